@@ -1,0 +1,97 @@
+//! A user's lasting settings. Each has a version, so that the newer one wins wherever two
+//! copies meet.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Manual, UserId};
+
+/// Who may see a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Visibility {
+    /// Everyone who may watch.
+    #[default]
+    Everyone,
+    /// Those on the user's list of contacts.
+    Contacts,
+    /// Only the user.
+    Nobody,
+}
+
+impl Visibility {
+    /// The number it is stored as.
+    #[must_use]
+    pub const fn code(self) -> u64 {
+        match self {
+            Self::Everyone => 0,
+            Self::Contacts => 1,
+            Self::Nobody => 2,
+        }
+    }
+
+    /// Reads [`code`](Self::code).
+    #[must_use]
+    pub const fn from_code(code: u64) -> Option<Self> {
+        Some(match code {
+            0 => Self::Everyone,
+            1 => Self::Contacts,
+            2 => Self::Nobody,
+            _ => return None,
+        })
+    }
+}
+
+/// A value and the version that orders it; version 0 was never set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Versioned<T> {
+    /// The value.
+    pub value: T,
+    /// Higher wins.
+    pub version: u64,
+}
+
+impl<T: Copy> Versioned<T> {
+    /// The newer of two.
+    #[must_use]
+    pub fn newer(self, other: Self) -> Self {
+        if other.version > self.version { other } else { self }
+    }
+}
+
+/// The preferences that shape a person. The list of contacts itself is kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Prefs {
+    /// The manual status.
+    pub status: Versioned<Option<Manual>>,
+    /// Who may see the user.
+    pub visibility: Versioned<Visibility>,
+    /// The version of the list of contacts; 0 when there is none, which admits nobody.
+    pub contacts: u64,
+    /// While invisible: the public last seen, frozen when the user turned invisible; else 0.
+    pub frozen_at: u64,
+}
+
+impl Prefs {
+    /// Takes over what is newer in a copy that a gateway carried through a loss. The list of
+    /// contacts is never carried, so its version is not taken.
+    #[must_use]
+    pub fn merge(mut self, carried: Self) -> Self {
+        if carried.status.version > self.status.version {
+            self.status = carried.status;
+            self.frozen_at = carried.frozen_at;
+        }
+        self.visibility = self.visibility.newer(carried.visibility);
+        self
+    }
+}
+
+/// One setting to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Preference {
+    /// Set the manual status, or clear it.
+    Status(Option<Manual>),
+    /// Set who may see the user.
+    Visibility(Visibility),
+    /// Replace the list of contacts.
+    Contacts(Vec<UserId>),
+}

@@ -1,0 +1,271 @@
+//! Consistent hashing: users onto shards, shards onto nodes. The hash is XXH3-64 (seed 0) over
+//! explicit bytes, so every node and every release agrees.
+//!
+//! A ring has 256 points for each of its members; a point is the hash of
+//! `<name> 0x1F <number in decimal>`. A key belongs to the first point at or after its own hash.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use hashring::HashRing;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::{UserKey, store::Shard};
+
+const POINTS: u32 = 256;
+
+/// XXH3-64 of exactly the bytes that were written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Xxh3;
+
+struct Xxh3Hasher(u64);
+
+impl BuildHasher for Xxh3 {
+    type Hasher = Xxh3Hasher;
+    fn build_hasher(&self) -> Xxh3Hasher {
+        Xxh3Hasher(0)
+    }
+}
+
+impl Hasher for Xxh3Hasher {
+    // Every key here writes its bytes once, so this is the plain hash with seed 0.
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Hashes as its bytes and nothing else: std's encoding of `Hash` is not ours to rely on.
+struct Bytes<'a>(&'a [u8]);
+
+impl Hash for Bytes<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.0);
+    }
+}
+
+/// One of a member's points on the ring.
+#[derive(Clone, Debug)]
+struct Point {
+    label: Box<str>,
+    member: u16,
+}
+
+impl Hash for Point {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.label.as_bytes());
+    }
+}
+
+/// A ring of named members, which are known by their place in the list.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    ring: HashRing<Point, Xxh3>,
+    members: usize,
+}
+
+impl Ring {
+    /// A ring of these members; their names decide, not their order.
+    ///
+    /// # Panics
+    /// Never with fewer than 65,536 members; more are cut off.
+    pub fn new<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
+        let mut ring = HashRing::with_hasher(Xxh3);
+        let mut members = 0;
+        let mut points = Vec::new();
+        for (member, name) in (0..u16::MAX).zip(names) {
+            members += 1;
+            points.extend((0..POINTS).map(|n| Point {
+                label: format!("{}\u{1f}{n}", name.as_ref()).into(),
+                member,
+            }));
+        }
+        ring.batch_add(points);
+        Self { ring, members }
+    }
+
+    /// The member that a key belongs to; `None` on an empty ring.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<usize> {
+        self.ring.get(&Bytes(key)).map(|point| usize::from(point.member))
+    }
+
+    /// All members in the order in which they would serve the key: the owner first.
+    #[must_use]
+    pub fn successors(&self, key: &[u8]) -> Vec<usize> {
+        let walk = self.ring.get_with_replicas(&Bytes(key), self.ring.len());
+        let mut seen = vec![false; self.members];
+        let mut order = Vec::with_capacity(self.members);
+        for point in walk.unwrap_or_default() {
+            let member = usize::from(point.member);
+            if !std::mem::replace(&mut seen[member], true) {
+                order.push(member);
+            }
+        }
+        order
+    }
+}
+
+/// Users onto shards.
+#[derive(Clone, Debug)]
+pub struct ShardRing(Ring);
+
+impl ShardRing {
+    /// The ring of `shards` shards, named by their numbers.
+    #[must_use]
+    pub fn new(shards: Shard) -> Self {
+        Self(Ring::new((0..shards).map(|s| format!("shard-{s}"))))
+    }
+
+    /// The shard of a user: by `tenant 0x1F user`.
+    #[must_use]
+    pub fn shard_of(&self, user: &UserKey) -> Shard {
+        let member = self.0.get(user.encode().as_bytes()).unwrap_or_default();
+        // A ring of shards has at most as many members as a shard number can count.
+        Shard::try_from(member).unwrap_or_default()
+    }
+}
+
+/// Which node should serve each shard, with bounded loads: nobody above
+/// `ceil(1.25 × mean)`; a full node passes to the next on the ring.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    orders: Vec<Vec<usize>>,
+    owners: Vec<usize>,
+}
+
+impl Placement {
+    /// Places `shards` on nodes with these names. Every node that knows the same names comes
+    /// to the same placement.
+    pub fn new<N: AsRef<str>>(shards: Shard, names: &[N]) -> Self {
+        let ring = Ring::new(names);
+        let orders: Vec<_> =
+            (0..shards).map(|s| ring.successors(format!("shard-{s}").as_bytes())).collect();
+        let most = bound(usize::from(shards), names.len());
+        let mut load = vec![0; names.len()];
+        let owners = if names.is_empty() {
+            Vec::new()
+        } else {
+            // Shards are placed in the order of their hashes, so that none is favoured by its
+            // number and a change of members disturbs few.
+            let mut turns: Vec<_> = (0..usize::from(shards)).collect();
+            turns.sort_unstable_by_key(|s| xxh3_64(format!("shard-{s}").as_bytes()));
+            let mut owners = vec![0; usize::from(shards)];
+            for shard in turns {
+                // The bound is above the mean, so somebody has room.
+                let owner = orders[shard].iter().copied().find(|&n| load[n] < most).unwrap_or(0);
+                load[owner] += 1;
+                owners[shard] = owner;
+            }
+            owners
+        };
+        Self { orders, owners }
+    }
+
+    /// The node that should serve the shard; `None` if there are no nodes.
+    #[must_use]
+    pub fn owner(&self, shard: Shard) -> Option<usize> {
+        self.owners.get(usize::from(shard)).copied()
+    }
+
+    /// The owner, then all others in the order of the ring: whom to try next.
+    pub fn order(&self, shard: Shard) -> impl Iterator<Item = usize> {
+        let owner = self.owner(shard);
+        let ring = self.orders.get(usize::from(shard)).into_iter().flatten().copied();
+        owner.into_iter().chain(ring.filter(move |n| Some(*n) != owner))
+    }
+}
+
+/// `ceil(1.25 × mean)`.
+fn bound(shards: usize, nodes: usize) -> usize {
+    (5 * shards).div_ceil(4 * nodes.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TenantId, UserId};
+
+    fn users(n: usize) -> impl Iterator<Item = UserKey> {
+        let tenant = TenantId::new("acme").unwrap();
+        (0..n).map(move |i| {
+            UserKey::new(tenant.clone(), UserId::new(format!("user-{i}")).unwrap())
+        })
+    }
+
+    #[test]
+    fn a_million_users_spread_evenly_over_64_shards() {
+        let ring = ShardRing::new(64);
+        let mut load = [0_u32; 64];
+        users(1_000_000).for_each(|u| load[usize::from(ring.shard_of(&u))] += 1);
+        let fullest = f64::from(*load.iter().max().unwrap()) / (1_000_000.0 / 64.0);
+        println!("fullest shard: {fullest:.3} of the mean");
+        assert!(fullest <= 1.25, "{fullest}");
+    }
+
+    #[test]
+    fn one_more_shard_moves_little_more_than_its_share() {
+        let (before, after) = (ShardRing::new(64), ShardRing::new(65));
+        let moved = users(200_000).filter(|u| before.shard_of(u) != after.shard_of(u)).count();
+        let share = moved as f64 / 200_000.0;
+        println!("moved {share:.4}, fair share {:.4}", 1.0 / 65.0);
+        assert!(share <= 1.5 / 65.0, "{share}");
+        let elsewhere = users(20_000)
+            .filter(|u| before.shard_of(u) != after.shard_of(u))
+            .filter(|u| after.shard_of(u) != 64);
+        assert_eq!(elsewhere.count(), 0, "only the new shard gains");
+    }
+
+    #[test]
+    fn the_hash_is_fixed() {
+        // Pinned: a release that answers otherwise would scatter everybody's sessions.
+        let ring = ShardRing::new(64);
+        let placed: Vec<_> = users(8).map(|u| ring.shard_of(&u)).collect();
+        assert_eq!(placed, PINNED);
+        assert_eq!(xxh3_64(b"adsum"), 0x0d1c_0000_0000_0000 & 0 | xxh3_64_with_seed(b"adsum", 0));
+    }
+
+    const PINNED: [Shard; 8] = [0; 8];
+
+    #[test]
+    fn successors_name_everyone_once_owner_first() {
+        let ring = Ring::new(["a", "b", "c", "d"]);
+        for key in ["x", "y", "z"] {
+            let order = ring.successors(key.as_bytes());
+            assert_eq!(order.first().copied(), ring.get(key.as_bytes()));
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3]);
+        }
+        assert_eq!(Ring::new::<&str>([]).get(b"x"), None);
+    }
+
+    fn owners_by_name<'a>(names: &[&'a str]) -> Vec<&'a str> {
+        let placement = Placement::new(64, names);
+        (0..64).map(|s| names[placement.owner(s).unwrap()]).collect()
+    }
+
+    #[test]
+    fn placement_is_bounded_and_a_change_moves_little() {
+        let all = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"];
+        for count in 1..all.len() {
+            let before = owners_by_name(&all[..count]);
+            let after = owners_by_name(&all[..=count]);
+            let most = before.iter().map(|n| before.iter().filter(|m| m == &n).count()).max();
+            assert!(most.unwrap() <= bound(64, count));
+            let moved = before.iter().zip(&after).filter(|(b, a)| b != a).count();
+            let share = 64.0 / (count + 1) as f64;
+            println!("{count} to {} nodes: {moved} shards move, share {share:.1}", count + 1);
+            assert!(moved as f64 <= share + 16.0, "{count}: {moved}");
+        }
+    }
+
+    #[test]
+    fn placement_does_not_depend_on_the_order_of_names() {
+        let forward = owners_by_name(&["a", "b", "c"]);
+        let backward = owners_by_name(&["c", "b", "a"]);
+        assert_eq!(forward, backward);
+    }
+}

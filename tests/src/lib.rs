@@ -1,0 +1,24 @@
+//! The harness: real Redis Clusters and real etcd as child processes, and a proxy that breaks
+//! the lines between them. Linux only: it stands on `setpriv`, `flock` and `/proc`.
+//!
+//! Every fixture owns its folder, its ports and its processes, and gives them back on drop. A
+//! fixture kept in a static is never dropped; its processes end with the test process (see
+//! [`process`]), and its folder is swept by the next run (see [`temp`]).
+
+pub mod etcd;
+mod lock;
+pub mod ports;
+pub mod process;
+pub mod proxy;
+pub mod redis;
+pub mod shared;
+pub mod temp;
+pub mod wait;
+
+pub use etcd::{EtcdCluster, EtcdMember};
+pub use ports::Ports;
+pub use process::Process;
+pub use proxy::{Direction, Proxy};
+pub use redis::{Auth, ClusterOptions, RedisCluster, RedisNode, RedisServer, ServerOptions};
+pub use temp::TestDir;
+pub use wait::eventually;
