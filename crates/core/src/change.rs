@@ -27,8 +27,14 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 6] =
-        [Self::Leave, Self::Disconnect, Self::Timeout, Self::NodeLost, Self::Kicked, Self::Replaced];
+    pub const ALL: [Self; 6] = [
+        Self::Leave,
+        Self::Disconnect,
+        Self::Timeout,
+        Self::NodeLost,
+        Self::Kicked,
+        Self::Replaced,
+    ];
 
     /// The number it is stored as; 0 is "no reason" (an open or a change).
     #[must_use]

@@ -75,16 +75,18 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let (head, rest) =
-            self.0.split_at_checked(len).ok_or(CodecError::Malformed("string length"))?;
+        let (head, rest) = self
+            .0
+            .split_at_checked(len)
+            .ok_or(CodecError::Malformed("string length"))?;
         self.0 = rest;
         Ok(head)
     }
 
     fn bytes(&mut self) -> Result<&'a [u8]> {
         // rmp borrows its input mutably for lengths only, never for contents.
-        let len = rmp::decode::read_str_len(&mut self.0)
-            .map_err(|_| CodecError::Malformed("string"))?;
+        let len =
+            rmp::decode::read_str_len(&mut self.0).map_err(|_| CodecError::Malformed("string"))?;
         self.take(len as usize)
     }
 
@@ -141,7 +143,11 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(CodecError::Malformed("trailing bytes")) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(CodecError::Malformed("trailing bytes"))
+        }
     }
 }
 
@@ -212,7 +218,10 @@ fn read_rooms(r: &mut Reader<'_>) -> Result<Rooms> {
     (0..len / 3)
         .map(|_| {
             let room = id(RoomId::new(r.text()?))?;
-            let stay = Membership { since: r.uint()?, meta: optional_meta(r.text()?) };
+            let stay = Membership {
+                since: r.uint()?,
+                meta: optional_meta(r.text()?),
+            };
             Ok((room, stay))
         })
         .collect()
@@ -246,7 +255,12 @@ fn decode_state(bytes: &[u8], rooms: Rooms) -> Result<State> {
     let meta = optional_meta(r.text()?);
     r.skip(more)?;
     r.end()?;
-    Ok(State { kind, activity, meta, rooms })
+    Ok(State {
+        kind,
+        activity,
+        meta,
+        rooms,
+    })
 }
 
 fn write_session(w: &mut Writer, session: &Session) {
@@ -275,12 +289,20 @@ fn read_session(r: &mut Reader<'_>) -> Result<Session> {
         text => Holder::Gateway(id(Incarnation::new(text))?),
     };
     let conn = Conn::new(r.uint()?).map_err(|_| CodecError::Malformed("conn"))?;
-    let stamp = Stamp { conn, rev: r.uint()? };
+    let stamp = Stamp {
+        conn,
+        rev: r.uint()?,
+    };
     let opened_at = r.uint()?;
     let rooms = read_rooms(r)?;
     let state = decode_state(r.bytes()?, rooms)?;
     r.skip(more)?;
-    Ok(Session { holder, stamp, opened_at, state })
+    Ok(Session {
+        holder,
+        stamp,
+        opened_at,
+        state,
+    })
 }
 
 /// Reads one session, as `open` and `change` answer it.
@@ -315,10 +337,21 @@ fn write_prefs(w: &mut Writer, prefs: &Prefs) {
 fn read_prefs(r: &mut Reader<'_>) -> Result<Prefs> {
     let more = r.fixed(6)?;
     let status = Manual::from_code(r.uint()?).ok_or(CodecError::Malformed("status"))?;
-    let status = Versioned { value: status, version: r.uint()? };
+    let status = Versioned {
+        value: status,
+        version: r.uint()?,
+    };
     let who = Visibility::from_code(r.uint()?).ok_or(CodecError::Malformed("visibility"))?;
-    let visibility = Versioned { value: who, version: r.uint()? };
-    let prefs = Prefs { status, visibility, contacts: r.uint()?, frozen_at: r.uint()? };
+    let visibility = Versioned {
+        value: who,
+        version: r.uint()?,
+    };
+    let prefs = Prefs {
+        status,
+        visibility,
+        contacts: r.uint()?,
+        frozen_at: r.uint()?,
+    };
     r.skip(more)?;
     Ok(prefs)
 }
@@ -352,7 +385,9 @@ pub fn encode_contacts(contacts: &[UserId]) -> Vec<u8> {
 pub fn decode_contacts(bytes: &[u8]) -> Result<Vec<UserId>> {
     let mut r = Reader(bytes);
     let len = r.array()?;
-    let users = (0..len).map(|_| id(UserId::new(r.text()?))).collect::<Result<_>>()?;
+    let users = (0..len)
+        .map(|_| id(UserId::new(r.text()?)))
+        .collect::<Result<_>>()?;
     r.end()?;
     Ok(users)
 }
@@ -390,7 +425,11 @@ pub fn decode_person(bytes: &[u8]) -> Result<Person> {
         .map(|_| Ok((id(DeviceId::new(r.text()?))?, read_session(&mut r)?)))
         .collect::<Result<_>>()?;
     r.end()?;
-    Ok(Person { version, prefs, sessions })
+    Ok(Person {
+        version,
+        prefs,
+        sessions,
+    })
 }
 
 /// How an origin is handed to the scripts: `at_us;traceparent`, or nothing.
@@ -398,7 +437,11 @@ pub fn decode_person(bytes: &[u8]) -> Result<Person> {
 pub fn encode_origin(origin: Option<&Origin>) -> String {
     match origin {
         None => String::new(),
-        Some(o) => format!("{};{}", o.at_us, o.traceparent.as_deref().unwrap_or_default()),
+        Some(o) => format!(
+            "{};{}",
+            o.at_us,
+            o.traceparent.as_deref().unwrap_or_default()
+        ),
     }
 }
 
@@ -406,7 +449,9 @@ fn decode_origin(text: &str) -> Result<Option<Origin>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let (at, parent) = text.split_once(';').ok_or(CodecError::Malformed("origin"))?;
+    let (at, parent) = text
+        .split_once(';')
+        .ok_or(CodecError::Malformed("origin"))?;
     let at_us = at.parse().map_err(|_| CodecError::Malformed("origin"))?;
     let traceparent = (!parent.is_empty()).then(|| Arc::from(parent));
     Ok(Some(Origin { at_us, traceparent }))
@@ -424,7 +469,14 @@ pub fn encode_change(change: &Change) -> Vec<u8> {
     match &change.event {
         Event::Epoch => write_marker(&mut w, EVENT_EPOCH),
         Event::Settled => write_marker(&mut w, EVENT_SETTLED),
-        Event::Session { owner, device, rooms_before, after, prefs, reason } => {
+        Event::Session {
+            owner,
+            device,
+            rooms_before,
+            after,
+            prefs,
+            reason,
+        } => {
             w.uint(EVENT_SESSION);
             w.uint(reason.map_or(0, Reason::code));
             w.bytes(owner.encode().as_bytes());
@@ -478,8 +530,16 @@ pub fn decode_change(bytes: &[u8]) -> Result<Change> {
     let owner = r.bytes()?;
     let device = r.text()?;
     let rooms_before = read_names(&mut r)?;
-    let after = if r.absent() { None } else { Some(read_session(&mut r)?) };
-    let prefs = if r.absent() { Prefs::default() } else { read_prefs(&mut r)? };
+    let after = if r.absent() {
+        None
+    } else {
+        Some(read_session(&mut r)?)
+    };
+    let prefs = if r.absent() {
+        Prefs::default()
+    } else {
+        read_prefs(&mut r)?
+    };
     let origin = decode_origin(r.text()?)?;
     r.skip(more)?;
     r.end()?;
@@ -489,12 +549,27 @@ pub fn decode_change(bytes: &[u8]) -> Result<Change> {
         EVENT_SESSION => {
             let owner = id(UserKey::decode(owner))?;
             let device = id(DeviceId::new(device))?;
-            Event::Session { owner, device, rooms_before, after, prefs, reason }
+            Event::Session {
+                owner,
+                device,
+                rooms_before,
+                after,
+                prefs,
+                reason,
+            }
         }
-        EVENT_PREFS => Event::Prefs { owner: id(UserKey::decode(owner))?, prefs },
+        EVENT_PREFS => Event::Prefs {
+            owner: id(UserKey::decode(owner))?,
+            prefs,
+        },
         _ => return Err(CodecError::Malformed("event")),
     };
-    Ok(Change { version, at, event, origin })
+    Ok(Change {
+        version,
+        at,
+        event,
+        origin,
+    })
 }
 
 fn read_names(r: &mut Reader<'_>) -> Result<Vec<RoomId>> {

@@ -175,7 +175,10 @@ impl UserKey {
     /// When the bytes are no such key.
     pub fn decode(bytes: &[u8]) -> Result<Self, IdError> {
         let [tenant, user] = split(bytes, "user")?;
-        Ok(Self { tenant: TenantId::new(tenant)?, user: UserId::new(user)? })
+        Ok(Self {
+            tenant: TenantId::new(tenant)?,
+            user: UserId::new(user)?,
+        })
     }
 }
 
@@ -198,7 +201,10 @@ impl SessionKey {
     /// `tenant 0x1F user 0x1F device`.
     #[must_use]
     pub fn encode(&self) -> String {
-        format!("{}{JOIN}{}{JOIN}{}", self.owner.tenant, self.owner.user, self.device)
+        format!(
+            "{}{JOIN}{}{JOIN}{}",
+            self.owner.tenant, self.owner.user, self.device
+        )
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
@@ -207,15 +213,18 @@ impl SessionKey {
     /// When the bytes are no such key.
     pub fn decode(bytes: &[u8]) -> Result<Self, IdError> {
         let [tenant, user, device] = split(bytes, "session")?;
-        let owner = UserKey { tenant: TenantId::new(tenant)?, user: UserId::new(user)? };
-        Ok(Self { owner, device: DeviceId::new(device)? })
+        let owner = UserKey {
+            tenant: TenantId::new(tenant)?,
+            user: UserId::new(user)?,
+        };
+        Ok(Self {
+            owner,
+            device: DeviceId::new(device)?,
+        })
     }
 }
 
-fn split<'a, const N: usize>(
-    bytes: &'a [u8],
-    what: &'static str,
-) -> Result<[&'a str; N], IdError> {
+fn split<'a, const N: usize>(bytes: &'a [u8], what: &'static str) -> Result<[&'a str; N], IdError> {
     let text = std::str::from_utf8(bytes).map_err(|_| IdError::Malformed(what))?;
     let mut parts = text.split(JOIN);
     let mut out = [""; N];
@@ -237,7 +246,10 @@ mod tests {
         assert!(UserId::new("ü").is_ok());
         assert!(UserId::new("x".repeat(128)).is_ok());
         assert_eq!(UserId::new(""), Err(IdError::Empty("user")));
-        assert_eq!(UserId::new("x".repeat(129)), Err(IdError::TooLong("user", 129)));
+        assert_eq!(
+            UserId::new("x".repeat(129)),
+            Err(IdError::TooLong("user", 129))
+        );
         for bad in ["a\u{1f}b", "a\nb", "\u{7f}", "\u{85}"] {
             assert_eq!(RoomId::new(bad), Err(IdError::Control("room")), "{bad:?}");
         }
@@ -246,7 +258,10 @@ mod tests {
     #[test]
     fn keys_round_trip_and_refuse_other_shapes() {
         let owner = UserKey::new(TenantId::new("t").unwrap(), UserId::new("u").unwrap());
-        assert_eq!(UserKey::decode(owner.encode().as_bytes()), Ok(owner.clone()));
+        assert_eq!(
+            UserKey::decode(owner.encode().as_bytes()),
+            Ok(owner.clone())
+        );
         let key = SessionKey::new(owner, DeviceId::new("d").unwrap());
         assert_eq!(SessionKey::decode(key.encode().as_bytes()), Ok(key.clone()));
         assert!(UserKey::decode(key.encode().as_bytes()).is_err());

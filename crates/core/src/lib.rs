@@ -20,11 +20,13 @@ mod view;
 
 pub use change::{Change, Event, Origin, Reason};
 pub use digest::Digest;
-pub use ids::{DeviceId, IdError, Incarnation, NodeId, RoomId, SessionKey, TenantId, UserId, UserKey};
+pub use ids::{
+    DeviceId, IdError, Incarnation, NodeId, RoomId, SessionKey, TenantId, UserId, UserKey,
+};
 pub use limits::{Invalid, Limits};
 pub use person::{Item, Person};
 pub use prefs::{Preference, Prefs, Versioned, Visibility};
-pub use roster::{Diff, Leave, Roster};
+pub use roster::{Diff, Leave, Pending, Roster};
 pub use session::{Activity, Conn, Holder, Kind, Membership, Meta, Rooms, Session, Stamp, State};
 pub use status::{Manual, Status};
 pub use topic::Topic;

@@ -15,7 +15,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { meta_bytes: 2048, rooms: 100, contacts: 5000 }
+        Self {
+            meta_bytes: 2048,
+            rooms: 100,
+            contacts: 5000,
+        }
     }
 }
 
@@ -83,13 +87,23 @@ impl Limits {
     /// Names the first bound that is broken.
     pub fn check(&self, state: &State) -> Result<(), Invalid> {
         if state.rooms.len() > self.rooms {
-            return Err(Invalid::TooManyRooms { count: state.rooms.len(), limit: self.rooms });
+            return Err(Invalid::TooManyRooms {
+                count: state.rooms.len(),
+                limit: self.rooms,
+            });
         }
-        let metas = state.rooms.values().filter_map(|m| m.meta.as_ref()).chain(&state.meta);
+        let metas = state
+            .rooms
+            .values()
+            .filter_map(|m| m.meta.as_ref())
+            .chain(&state.meta);
         for meta in metas {
             if meta.as_str().len() > self.meta_bytes {
                 let size = meta.as_str().len();
-                return Err(Invalid::MetaTooLarge { size, limit: self.meta_bytes });
+                return Err(Invalid::MetaTooLarge {
+                    size,
+                    limit: self.meta_bytes,
+                });
             }
         }
         Ok(())

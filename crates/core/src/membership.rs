@@ -80,10 +80,17 @@ impl MembershipError {
 pub type Owners = BTreeMap<u16, NodeId>;
 
 /// Liveness and election.
+///
+/// Every stream gives the current value first and then the latest one after each change; a slow
+/// reader misses what was overtaken, never the last one.
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
-    /// The node id under the current lease; a new one after a lease was lost.
+    /// The node id under the current lease; a new one after a lease was lost. Between the two it
+    /// is still the old one, with [`lease_left`](Self::lease_left) zero.
     fn node(&self) -> NodeId;
+
+    /// The node id while there is a lease, `None` while there is none.
+    fn watch_node(&self) -> BoxStream<'static, Option<NodeId>>;
 
     /// The members as last known.
     fn members(&self) -> Arc<Members>;
@@ -91,23 +98,41 @@ pub trait Membership: Send + Sync + 'static {
     /// The current members, and then every change of them.
     fn watch(&self) -> BoxStream<'static, Arc<Members>>;
 
+    /// The elected reapers as last known.
+    fn owners(&self) -> Arc<Owners>;
+
     /// The elected reapers as last known, and then every change.
     fn watch_owners(&self) -> BoxStream<'static, Arc<Owners>>;
 
-    /// Tries to become the reaper of a shard under this node's lease: `true` if it now is.
-    /// Never waits for another owner to go.
+    /// Tries to become the reaper of a shard under this node's lease: `true` if it now is, also
+    /// when it was already. Never waits for another owner to go.
+    ///
+    /// # Errors
+    /// When the registry can't be asked. The shard may be this node's all the same: the owners
+    /// will tell, and campaigning again is safe.
     async fn campaign(&self, shard: u16) -> Result<bool, MembershipError>;
 
     /// Proves, with a linearizable read, that this node is the shard's reaper right now.
+    ///
+    /// # Errors
+    /// When the registry can't be asked, or this node has no lease: nothing is proved then.
     async fn prove(&self, shard: u16) -> Result<bool, MembershipError>;
 
-    /// Gives a shard up at once.
+    /// Gives a shard up at once; nothing happens when it is not this node's.
+    ///
+    /// # Errors
+    /// When the registry can't be asked. The shard is free when the lease ends, at the latest.
     async fn resign(&self, shard: u16) -> Result<(), MembershipError>;
 
     /// How long the lease is certain to live still, judged by this node's clock: zero when it
-    /// can't be proved.
+    /// can't be proved. Once zero it stays zero until this node has another id.
     fn lease_left(&self) -> std::time::Duration;
 
-    /// Leaves the cluster: resigns everything and ends the lease.
+    /// Leaves the cluster for good: resigns everything and ends the lease. Members and owners
+    /// can still be read.
+    ///
+    /// # Errors
+    /// When the registry can't be told: the lease then ends by itself. It is not renewed in any
+    /// case, and this node is no member any more.
     async fn leave(&self) -> Result<(), MembershipError>;
 }

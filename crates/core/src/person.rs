@@ -86,7 +86,10 @@ impl Person {
         if let Some(manual) = self.prefs.status.value {
             return manual.into();
         }
-        let active = self.sessions.values().any(|s| s.state.activity == Activity::Online);
+        let active = self
+            .sessions
+            .values()
+            .any(|s| s.state.activity == Activity::Online);
         if active { Status::Online } else { Status::Away }
     }
 
@@ -94,7 +97,10 @@ impl Person {
     #[must_use]
     pub fn item(&self, user: &UserId) -> Option<Arc<Item>> {
         let since = self.sessions.values().map(|s| s.opened_at).min()?;
-        let (_, newest) = self.sessions.iter().max_by_key(|(device, s)| (s.opened_at, *device))?;
+        let (_, newest) = self
+            .sessions
+            .iter()
+            .max_by_key(|(device, s)| (s.opened_at, *device))?;
         let meta = newest.state.meta.clone();
         Some(self.seen(user, self.sessions.values(), meta, since))
     }
@@ -103,7 +109,9 @@ impl Person {
     #[must_use]
     pub fn item_in(&self, user: &UserId, room: &RoomId) -> Option<Arc<Item>> {
         let here = || {
-            self.sessions.iter().filter_map(|(d, s)| Some((d, s, s.state.rooms.get(room)?)))
+            self.sessions
+                .iter()
+                .filter_map(|(d, s)| Some((d, s, s.state.rooms.get(room)?)))
         };
         let since = here().map(|(_, _, stay)| stay.since).min()?;
         let (_, newest, stay) = here().max_by_key(|(device, _, stay)| (stay.since, *device))?;

@@ -54,7 +54,11 @@ impl<T: Copy> Versioned<T> {
     /// The newer of two.
     #[must_use]
     pub fn newer(self, other: Self) -> Self {
-        if other.version > self.version { other } else { self }
+        if other.version > self.version {
+            other
+        } else {
+            self
+        }
     }
 }
 

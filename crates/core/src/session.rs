@@ -20,7 +20,11 @@ impl Conn {
     /// # Errors
     /// When it is 0 or above [`MAX`](Self::MAX).
     pub const fn new(number: u64) -> Result<Self, Invalid> {
-        if number == 0 || number > Self::MAX { Err(Invalid::Conn) } else { Ok(Self(number)) }
+        if number == 0 || number > Self::MAX {
+            Err(Invalid::Conn)
+        } else {
+            Ok(Self(number))
+        }
     }
 
     /// The number.

@@ -386,15 +386,22 @@ pub trait Store: Send + Sync + 'static {
 
     /// Closes all sessions of a user, or of one device, whatever their connection, with
     /// tombstones: `kicked`. Answers which were closed.
-    async fn kick(&self, user: &UserKey, device: Option<&DeviceId>)
-    -> Result<Answer<Vec<DeviceId>>>;
+    async fn kick(
+        &self,
+        user: &UserKey,
+        device: Option<&DeviceId>,
+    ) -> Result<Answer<Vec<DeviceId>>>;
 
     /// Forgets a user: sessions (as [`kick`](Self::kick) does), preferences, contacts, last seen.
     async fn purge(&self, user: &UserKey) -> Result<Answer<()>>;
 
     /// Moves the one deadline of all sessions that a gateway holds in a shard.
-    async fn renew(&self, shard: Shard, holder: &Incarnation, lease: Lease)
-    -> Result<Answer<Renewed>>;
+    async fn renew(
+        &self,
+        shard: Shard,
+        holder: &Incarnation,
+        lease: Lease,
+    ) -> Result<Answer<Renewed>>;
 
     /// What a holder holds, in the order of keys, after the one given.
     async fn held(
@@ -413,8 +420,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Writes one preference under a version chosen by the caller, once per operation, above
     /// the one it knows.
-    async fn prefer(&self, user: &UserKey, preference: Preference, version: u64)
-    -> Result<Answer<Preferred>>;
+    async fn prefer(
+        &self,
+        user: &UserKey,
+        preference: Preference,
+        version: u64,
+    ) -> Result<Answer<Preferred>>;
 
     /// A user's list of contacts with its version.
     async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>>;

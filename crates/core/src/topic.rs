@@ -60,6 +60,9 @@ mod tests {
         }
         assert_eq!("rooms:a".parse::<Topic>(), Err(BadTopic::Spelling));
         assert_eq!("".parse::<Topic>(), Err(BadTopic::Spelling));
-        assert_eq!("room:".parse::<Topic>(), Err(BadTopic::Id(IdError::Empty("room"))));
+        assert_eq!(
+            "room:".parse::<Topic>(),
+            Err(BadTopic::Id(IdError::Empty("room")))
+        );
     }
 }
