@@ -1,0 +1,34 @@
+# Adsum. `make help` lists the targets.
+
+# Builds are shared by all clones, so that a fresh one compiles only what is its own.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/adsum/target
+export CARGO_TERM_COLOR ?= auto
+CARGO := cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help build-deps test-deps fmt lint docs test bench bench-store
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build-deps:
+	@scripts/deps.sh build
+
+test-deps:
+	@scripts/deps.sh test
+
+fmt: ## format the code
+	$(CARGO) fmt --all
+
+lint: test-deps ## what CI checks besides tests: format, clippy, docs
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps
+
+test: test-deps lint ## everything: format, lints, docs, unit, conformance, model, cluster and fault tests
+	$(CARGO) test --workspace --all-features
+
+bench: bench-store ## all measurements, the short way
+
+bench-store: test-deps ## cost of heartbeats, opens and memory in one real Redis; JSON=1 for one JSON object
+	@$(CARGO) run --quiet --release -p adsum-store --features testing --example bench_store
