@@ -6,6 +6,7 @@ pub mod codec;
 mod digest;
 mod ids;
 mod limits;
+mod load;
 pub mod membership;
 mod person;
 mod prefs;
@@ -24,6 +25,7 @@ pub use ids::{
     DeviceId, IdError, Incarnation, NodeId, RoomId, SessionKey, TenantId, UserId, UserKey,
 };
 pub use limits::{Invalid, Limits};
+pub use load::load;
 pub use person::{Item, Person};
 pub use prefs::{Preference, Prefs, Versioned, Visibility};
 pub use roster::{Diff, Leave, Pending, Roster};

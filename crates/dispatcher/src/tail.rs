@@ -1,0 +1,236 @@
+//! Follows one shard: pushes for speed, the log for truth, a reload on any doubt.
+
+use std::{collections::HashMap, sync::Arc};
+
+use adsum_core::{
+    Change, Event, TopicState, Version, View, load,
+    store::{Position, Result, Shard, Store},
+};
+
+use crate::clock::wall_us;
+
+/// Entries read from the log in one call.
+const PAGE: usize = 1000;
+
+/// A state on its way, with the times of its way.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    pub(crate) state: TopicState,
+    pub(crate) committed_us: u64,
+    pub(crate) routed_us: u64,
+}
+
+/// What a look at the shard brought.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The view follows the shard; these states are new, each topic and user once.
+    Current(Vec<Arc<Routed>>),
+    /// The same, and whoever watches must get every topic whole: the view was loaded, or an
+    /// epoch has settled.
+    Whole(Vec<Arc<Routed>>),
+    /// There is nothing to follow now: the shard was not born yet, or an older copy of it
+    /// answered. The picture stays, but nobody may be told that it is current.
+    Behind,
+}
+
+/// The view of a shard, and how far its log was read.
+pub(crate) struct Tail {
+    store: Arc<dyn Store>,
+    shard: Shard,
+    history: usize,
+    view: Option<View>,
+    read: u64,
+}
+
+impl Tail {
+    pub(crate) fn new(store: Arc<dyn Store>, shard: Shard, history: usize) -> Self {
+        Self {
+            store,
+            shard,
+            history,
+            view: None,
+            read: 0,
+        }
+    }
+
+    pub(crate) fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// Takes pushed changes that follow the view without a hole. `None`: look at the log.
+    pub(crate) fn push(&mut self, changes: &[Change]) -> Option<Vec<Arc<Routed>>> {
+        let view = self.view.as_mut()?;
+        let mut states = Fresh::default();
+        for change in changes {
+            let at = view.version();
+            if change.version <= at {
+                continue;
+            }
+            let follows = change.version == Version::new(at.epoch, self.read + 1);
+            // Once an epoch has settled the view must be loaded anew.
+            if !follows || matches!(change.event, Event::Settled | Event::Epoch) {
+                return None;
+            }
+            self.read += 1;
+            states.add(change, view.apply(change));
+        }
+        Some(states.done())
+    }
+
+    /// Reads the log up to its end; loads the view if there is none, or if that fails.
+    pub(crate) async fn poll(&mut self) -> Result<News> {
+        let mut states = Fresh::default();
+        loop {
+            let Some(view) = self.view.as_mut() else {
+                return self.reload().await;
+            };
+            let page = self.store.log(self.shard, self.read, PAGE).await?;
+            let Some(position) = page.position else {
+                return Ok(News::Behind);
+            };
+            self.store.observe(self.shard, position.epoch);
+            match follow(view, self.read, position, page.hole) {
+                Follow::Behind => return Ok(News::Behind),
+                Follow::Reload => return self.reload().await,
+                Follow::Overlay => {
+                    // The new epoch's entries may have lower numbers than what was lost.
+                    tracing::info!(
+                        shard = self.shard,
+                        epoch = position.epoch,
+                        "new epoch, settling"
+                    );
+                    view.begin_epoch(position.epoch);
+                    self.read = 0;
+                    continue;
+                }
+                Follow::Apply => {}
+            }
+            for change in &page.entries {
+                self.read = change.version.seq;
+                states.add(change, view.apply(change));
+            }
+            if self.read >= position.seq || page.entries.is_empty() {
+                self.read = position.seq;
+                return Ok(News::Current(states.done()));
+            }
+        }
+    }
+
+    async fn reload(&mut self) -> Result<News> {
+        let Some(snapshot) = load(&*self.store, self.shard).await? else {
+            return Ok(News::Behind);
+        };
+        let Position {
+            epoch,
+            seq,
+            settling,
+            ..
+        } = snapshot.position;
+        self.store.observe(self.shard, epoch);
+        let Some(view) = self.view.as_mut() else {
+            self.view = Some(View::new(snapshot, self.history));
+            self.read = seq;
+            return Ok(News::Whole(Vec::new()));
+        };
+        // An older copy answered, or a new epoch began meanwhile, which the next look lays over
+        // the picture that is there.
+        if Version::new(epoch, seq) < view.version() || (settling && epoch != view.version().epoch)
+        {
+            return Ok(News::Behind);
+        }
+        let whole = view.settling() || epoch != view.version().epoch;
+        tracing::info!(shard = self.shard, epoch, seq, whole, "reloaded");
+        let now = wall_us();
+        let routed = |state| {
+            Arc::new(Routed {
+                state,
+                committed_us: now,
+                routed_us: now,
+            })
+        };
+        let states = view.reconcile(snapshot).into_iter().map(routed).collect();
+        self.read = seq;
+        Ok(if whole {
+            News::Whole(states)
+        } else {
+            News::Current(states)
+        })
+    }
+}
+
+enum Follow {
+    Apply,
+    Reload,
+    Overlay,
+    Behind,
+}
+
+fn follow(view: &View, read: u64, position: Position, hole: bool) -> Follow {
+    let at = view.version();
+    if position.epoch < at.epoch || (position.epoch == at.epoch && position.seq < read) {
+        return Follow::Behind;
+    }
+    if position.epoch > at.epoch {
+        return if position.settling {
+            Follow::Overlay
+        } else {
+            Follow::Reload
+        };
+    }
+    if view.settling() {
+        // Holes do no harm here: all is loaded anew once it has settled.
+        if position.settling {
+            Follow::Apply
+        } else {
+            Follow::Reload
+        }
+    } else if hole || position.settling {
+        Follow::Reload
+    } else {
+        Follow::Apply
+    }
+}
+
+/// States of several changes: only the last one of each topic and user is worth telling.
+#[derive(Default)]
+struct Fresh {
+    order: Vec<Option<Arc<Routed>>>,
+    places: HashMap<u64, Vec<usize>>,
+}
+
+impl Fresh {
+    fn add(&mut self, change: &Change, states: Vec<TopicState>) {
+        let (committed_us, routed_us) = (change.at.saturating_mul(1000), wall_us());
+        for state in states {
+            let places = self.places.entry(key_of(&state)).or_default();
+            let same = |old: &TopicState| {
+                (&old.user, &old.topic, &old.tenant) == (&state.user, &state.topic, &state.tenant)
+            };
+            let earlier = places
+                .iter()
+                .copied()
+                .find(|p| self.order[*p].as_ref().is_some_and(|old| same(&old.state)));
+            if let Some(place) = earlier {
+                self.order[place] = None;
+                places.retain(|p| *p != place);
+            }
+            places.push(self.order.len());
+            self.order.push(Some(Arc::new(Routed {
+                state,
+                committed_us,
+                routed_us,
+            })));
+        }
+    }
+
+    fn done(self) -> Vec<Arc<Routed>> {
+        self.order.into_iter().flatten().collect()
+    }
+}
+
+fn key_of(state: &TopicState) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (&state.tenant, &state.topic, &state.user).hash(&mut hasher);
+    hasher.finish()
+}
