@@ -10,6 +10,7 @@ need() { # command package
 packages=()
 need cc gcc
 need protoc protobuf-compiler
+[ -e /usr/include/google/protobuf/empty.proto ] || packages+=(libprotobuf-dev)
 if [ "${1:-build}" = test ]; then
     need redis-server redis-server
     need redis-cli redis-tools

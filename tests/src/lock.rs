@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::fs::{self, File, TryLockError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::wait::eventually;
 
@@ -34,15 +34,33 @@ impl FileLock {
         }
     }
 
-    /// Waits for one of `slots` places in `group`: a semaphore for the whole machine.
-    pub(crate) async fn claim_one_of(group: &str, slots: usize, limit: Duration) -> Result<Self> {
-        eventually(&format!("a free place in {group}"), limit, async || {
-            for slot in 0..slots {
-                if let Some(lock) = Self::try_claim(group, slot)? {
+    /// Waits for `count` of the `places` in `group`: a semaphore for the whole machine. Only the
+    /// head of the queue collects places; otherwise two who want two places each could take one
+    /// each, and wait for ever.
+    pub(crate) async fn claim_places(
+        group: &str,
+        places: usize,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Vec<Self>> {
+        ensure!(count <= places, "{group} has only {places} places");
+        let _head = Self::claim_any(group, &["queue".to_owned()], limit).await?;
+        let places: Vec<String> = (0..places).map(|place| place.to_string()).collect();
+        let mut claimed = Vec::new();
+        for _ in 0..count {
+            claimed.push(Self::claim_any(group, &places, limit).await?);
+        }
+        Ok(claimed)
+    }
+
+    async fn claim_any(group: &str, names: &[String], limit: Duration) -> Result<Self> {
+        eventually(&format!("a place in {group}"), limit, || async {
+            for name in names {
+                if let Some(lock) = Self::try_claim(group, name)? {
                     return Ok(lock);
                 }
             }
-            anyhow::bail!("all {slots} are taken")
+            bail!("taken: {names:?}")
         })
         .await
     }

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender, SyncSender};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -45,7 +45,12 @@ impl Process {
     /// standard streams go to `<folder>/<name>.log`.
     pub fn start(folder: &Path, name: &str, command: Command) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
-        let process = Self { name: name.to_owned(), command, log, state: Mutex::default() };
+        let process = Self {
+            name: name.to_owned(),
+            command,
+            log,
+            state: Mutex::default(),
+        };
         process.launch()?;
         Ok(process)
     }
@@ -65,6 +70,11 @@ impl Process {
         self.state().paused
     }
 
+    /// Whether it can answer: it runs, and is not paused.
+    pub fn is_live(&self) -> bool {
+        self.is_running() && !self.is_paused()
+    }
+
     /// SIGKILL. On return the process is gone and its ports are free.
     pub fn kill(&self) -> Result<()> {
         let mut state = self.state();
@@ -72,7 +82,9 @@ impl Process {
             signal_group(child, Signal::KILL)?;
         }
         if let Some(mut child) = state.child.take() {
-            child.wait().with_context(|| format!("wait for {}", self.name))?;
+            child
+                .wait()
+                .with_context(|| format!("wait for {}", self.name))?;
         }
         state.paused = false;
         Ok(())
@@ -80,11 +92,14 @@ impl Process {
 
     /// SIGTERM, and SIGKILL when that has not ended it within five seconds.
     pub async fn stop(&self) -> Result<()> {
-        if self.is_running() {
-            self.signal(Signal::TERM)?;
-            self.resume()?;
-            let _ = timeout(STOP_LIMIT, self.ended()).await;
-        }
+        self.stop_within(STOP_LIMIT).await
+    }
+
+    /// SIGTERM, and SIGKILL when that has not ended it within `limit`.
+    pub async fn stop_within(&self, limit: Duration) -> Result<()> {
+        // Errors mean that it has ended meanwhile. A paused process takes SIGTERM once resumed.
+        let _ = self.signal(Signal::TERM).and_then(|()| self.resume());
+        let _ = timeout(limit, self.ended()).await;
         self.kill()
     }
 
@@ -133,7 +148,11 @@ impl Process {
     }
 
     fn obituary(&self, condition: &str) -> String {
-        format!("{} {condition}; its last words:\n{}", self.name, self.log_tail(10))
+        format!(
+            "{} {condition}; its last words:\n{}",
+            self.name,
+            self.log_tail(10)
+        )
     }
 
     fn launch(&self) -> Result<()> {
@@ -148,7 +167,9 @@ impl Process {
 
     fn signal(&self, signal: Signal) -> Result<()> {
         let mut state = self.state();
-        let child = state.running().with_context(|| format!("{} does not run", self.name))?;
+        let child = state
+            .running()
+            .with_context(|| format!("{} does not run", self.name))?;
         signal_group(child, signal)
     }
 
@@ -168,7 +189,7 @@ impl State {
     /// reaped may belong to a stranger.
     fn running(&mut self) -> Option<&Child> {
         let child = self.child.as_mut()?;
-        matches!(child.try_wait(), Ok(None::<ExitStatus>)).then_some(&*child)
+        matches!(child.try_wait(), Ok(None)).then_some(&*child)
     }
 }
 
@@ -195,7 +216,11 @@ fn guarded(command: &Command, log: File) -> io::Result<Command> {
     if let Some(folder) = command.get_current_dir() {
         guarded.current_dir(folder);
     }
-    guarded.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    guarded
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
     Ok(guarded)
 }
 

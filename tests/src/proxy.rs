@@ -12,6 +12,9 @@ use anyhow::{Context, Result, anyhow};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::wait::POLL;
 
 mod pipe;
 
@@ -56,7 +59,10 @@ impl Proxy {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind a proxy")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let (line, watched) = watch::channel(Line { mode: Mode::Pass, age: 0 });
+        let (line, watched) = watch::channel(Line {
+            mode: Mode::Pass,
+            age: 0,
+        });
         let runtime = runtime()?;
         let _entered = runtime.enter();
         runtime.spawn(accept(TcpListener::from_std(listener)?, target, watched));
@@ -102,7 +108,11 @@ impl Proxy {
 
 impl Mode {
     fn delay(self) -> Duration {
-        if let Self::Delay(delay) = self { delay } else { Duration::ZERO }
+        if let Self::Delay(delay) = self {
+            delay
+        } else {
+            Duration::ZERO
+        }
     }
 
     fn swallows(self, way: Direction) -> bool {
@@ -114,18 +124,27 @@ impl Mode {
 async fn accept(listener: TcpListener, target: SocketAddr, line: watch::Receiver<Line>) {
     let mut dropped = line.clone();
     loop {
-        tokio::select! {
-            accepted = listener.accept() => if let Ok((client, _)) = accepted {
-                tokio::spawn(pipe::carry(client, target, line.clone()));
-            },
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             _ = dropped.wait_for(|_| false) => return,
+        };
+        match accepted {
+            Ok((client, _)) => drop(tokio::spawn(pipe::carry(client, target, line.clone()))),
+            // Out of files, most likely, and not the sooner out of it by asking at once.
+            Err(_) => sleep(POLL).await,
         }
     }
 }
 
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
-        Builder::new_multi_thread().worker_threads(1).thread_name("proxy").enable_all().build()
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("proxy")
+            .enable_all()
+            .build()
     });
-    RUNTIME.as_ref().map_err(|error| anyhow!("start the runtime of the proxies: {error}"))
+    RUNTIME
+        .as_ref()
+        .map_err(|error| anyhow!("start the runtime of the proxies: {error}"))
 }

@@ -28,7 +28,11 @@ impl TestDir {
     /// at every write, and that no test wants to survive.
     pub fn in_memory(name: &str) -> Result<Self> {
         let memory = Path::new(MEMORY);
-        if memory.is_dir() { Self::within(memory, name, kept()) } else { Self::new(name) }
+        if memory.is_dir() {
+            Self::within(memory, name, kept())
+        } else {
+            Self::new(name)
+        }
     }
 
     /// Where it is.
@@ -63,16 +67,24 @@ impl TestDir {
             .disable_cleanup(kept)
             .tempdir_in(root)
             .with_context(|| format!("make a folder in {}", root.display()))?;
-        let Ok(lock) = File::open(folder.path()) else { return Ok(None) };
+        let Ok(lock) = File::open(folder.path()) else {
+            return Ok(None);
+        };
         lock.lock().context("lock the folder")?;
-        let made = Self { folder, _lock: lock };
+        let made = Self {
+            folder,
+            _lock: lock,
+        };
         if kept {
             made.announce();
         }
         Ok(made.path().exists().then_some(made))
     }
 
-    #[allow(clippy::print_stderr, reason = "the folder was kept for a person to look at")]
+    #[allow(
+        clippy::print_stderr,
+        reason = "the folder was kept for a person to look at"
+    )]
     fn announce(&self) {
         eprintln!("kept: {}", self.path().display());
     }
@@ -85,7 +97,9 @@ fn kept() -> bool {
 /// Removes the folders whose owners are gone. Errors are left to whoever owns the folder.
 fn sweep(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let Ok(folder) = File::open(entry.path()) else { continue };
+        let Ok(folder) = File::open(entry.path()) else {
+            continue;
+        };
         if folder.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -30,7 +30,11 @@ struct Holes {
 
 impl Holes {
     fn of(&self, way: Direction) -> &AtomicBool {
-        if way == Direction::ToServer { &self.to_server } else { &self.to_client }
+        if way == Direction::ToServer {
+            &self.to_server
+        } else {
+            &self.to_client
+        }
     }
 
     /// Whether bytes after a hole would get through now.
@@ -51,9 +55,8 @@ pub(super) async fn carry(
     let wires = line.clone();
     let born = line.borrow_and_update().age;
     // A proxy that was dropped makes `wait_for` fail, and breaks its connections like a cut.
-    let broken = line.wait_for(|line| {
-        line.mode == Mode::Cut || line.age != born || holes.exposed(line.mode)
-    });
+    let broken = line
+        .wait_for(|line| line.mode == Mode::Cut || line.age != born || holes.exposed(line.mode));
     let mut server = None;
     let closed = tokio::select! {
         biased;
@@ -79,9 +82,22 @@ async fn exchange(
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
-    let up = Pipe { way: Direction::ToServer, back: Direction::ToClient, line, holes };
-    let down = Pipe { way: Direction::ToClient, back: Direction::ToServer, line, holes };
-    tokio::try_join!(up.run(from_client, to_server), down.run(from_server, to_client))?;
+    let up = Pipe {
+        way: Direction::ToServer,
+        back: Direction::ToClient,
+        line,
+        holes,
+    };
+    let down = Pipe {
+        way: Direction::ToClient,
+        back: Direction::ToServer,
+        line,
+        holes,
+    };
+    tokio::try_join!(
+        up.run(from_client, to_server),
+        down.run(from_server, to_client)
+    )?;
     Ok(())
 }
 

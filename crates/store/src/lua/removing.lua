@@ -1,0 +1,33 @@
+-- The end of a session.
+
+-- Leaves a tombstone, never below the one that stands.
+local function bury(key, conn, tomb_ms)
+  local old = tomb_of(call('HGET', TOMBS, key))
+  if old and old > conn then
+    conn = old
+  end
+  local till = format('%.0f', now + tomb_ms)
+  call('HSET', TOMBS, key, format('%.0f', conn) .. ':' .. till)
+  call('ZADD', DEADLINES, till, 't' .. key)
+end
+
+-- Removes one session: last seen first, then the person or what is left of it.
+local function remove_session(owner, person, place, reason, origin)
+  local device, session, prefs = person[place], person[place + 1], person[4]
+  table.remove(person, place)
+  table.remove(person, place)
+  release(session, owner .. '\31' .. device)
+  local last = #person < 5
+  if last then
+    local seen = prefs[1] == INVISIBLE and prefs[6] or now
+    if seen ~= 0 then
+      call('ZADD', SEEN, format('%.0f', seen), owner)
+    end
+    call('HDEL', PEOPLE, owner)
+  end
+  commit(2, reason, owner, device, names_of(session), NONE, pack(prefs), origin)
+  if not last then
+    person[2], person[3] = epoch, seq
+    call('HSET', PEOPLE, owner, pack(person))
+  end
+end

@@ -1,0 +1,130 @@
+-- People and their sessions, as the codec writes them:
+--   person  = { 1, epoch, seq, prefs, device, session, device, session, … }   by device
+--   session = { holder or '', conn, rev, opened_at, rooms, state }
+--   rooms   = { room, since, meta or '', … }
+--   prefs   = { status, version, visibility, version, contacts version, frozen_at }
+
+-- Prefs of those who never set any.
+local DEFAULT = '\150\0\0\0\0\0\0'
+local INVISIBLE = 4
+
+local function read_person(raw)
+  if raw then
+    local person = unpack_record(raw)
+    if person[1] ~= 1 then
+      error({ err = 'ADSUM_FORMAT ' .. tostring(person[1]) })
+    end
+    return person
+  end
+end
+
+-- The device's session and its place, or nothing.
+local function find(person, device)
+  if person then
+    for i = 5, #person, 2 do
+      if person[i] == device then
+        return person[i + 1], i
+      end
+    end
+  end
+end
+
+-- Puts a session in its place; devices are in the order of their bytes.
+local function put(person, device, session)
+  local _, place = find(person, device)
+  if place then
+    person[place + 1] = session
+    return
+  end
+  local function comes_before(other)
+    for i = 1, math.min(#device, #other) do
+      local a, b = string.byte(device, i), string.byte(other, i)
+      if a ~= b then
+        return a < b
+      end
+    end
+    return #device < #other
+  end
+  place = #person + 1
+  while place > 5 and comes_before(person[place - 2]) do
+    place = place - 2
+  end
+  table.insert(person, place, session)
+  table.insert(person, place, device)
+end
+
+-- The rooms as given, with the time of every stay that is known already; one that the caller
+-- gave counts if it can be true.
+local function with_times(rooms, old)
+  local stays, known = old and old[5], nil
+  for i = 1, #rooms, 3 do
+    local since = rooms[i + 1]
+    if since == 0 or since > now then
+      since = now
+    end
+    if old and stays[i] == rooms[i] then
+      -- Both are in order, so most rooms are where they were.
+      since = stays[i + 1]
+    elseif old then
+      if not known then
+        known = {}
+        for j = 1, #stays, 3 do
+          known[stays[j]] = stays[j + 1]
+        end
+      end
+      since = known[rooms[i]] or since
+    end
+    rooms[i + 1] = since
+  end
+  return rooms
+end
+
+local function same_list(a, b)
+  if #a ~= #b then
+    return false
+  end
+  for i = 1, #a do
+    if a[i] ~= b[i] then
+      return false
+    end
+  end
+  return true
+end
+
+-- The names of a session's rooms, packed.
+local function names_of(session)
+  if not session or #session[5] == 0 then
+    return EMPTY
+  end
+  local names, rooms = {}, session[5]
+  for i = 1, #rooms, 3 do
+    names[#names + 1] = rooms[i]
+  end
+  return pack(names)
+end
+
+-- The connection that a tombstone is for, while it is valid.
+local function tomb_of(raw)
+  if raw then
+    local conn, till = string.match(raw, '^(%d+):(%d+)$')
+    if now < tonumber(till) then
+      return tonumber(conn)
+    end
+  end
+end
+
+-- The connection to go above, if an operation of a session comes too late.
+local function superseded(old, tomb, conn)
+  if (tomb and conn <= tomb) or (old and old[2] > conn) then
+    return math.max(old and old[2] or 0, tomb or 0)
+  end
+end
+
+-- Takes a session from what keeps it alive.
+local function release(session, key)
+  if session[1] == '' then
+    call('ZREM', DEADLINES, 's' .. key)
+  else
+    call('ZREM', HELD, session[1] .. '\31' .. key)
+  end
+end

@@ -1,0 +1,174 @@
+-- Closes what is overdue; trims tombstones and last seen; takes back deadlines that are too far
+-- away.
+--
+-- ARGV: 10 fence: epoch   11 fence: number   12 limit   13 max_deadline_ms   14 retention_ms
+-- Answers: ok epoch now closed next (-1 for none) | refused epoch now
+
+local DISCONNECT, TIMEOUT, NODE_LOST = 2, 3, 4
+
+local reaping = call('HMGET', META, 'fence', 'condemned')
+local limit, condemned = tonumber(ARGV[12]), tonumber(reaping[2] or 0)
+if tonumber(ARGV[10]) ~= epoch or tonumber(ARGV[11]) < tonumber(reaping[1]) then
+  return { 'refused', epoch, now }
+end
+
+local function clamp()
+  local most = format('%.0f', now + tonumber(ARGV[13]))
+  local far = call('ZREVRANGEBYSCORE', DEADLINES, '(+inf', '(' .. most, 'LIMIT', 0, limit)
+  for _, member in ipairs(far) do
+    call('ZADD', DEADLINES, most, member)
+  end
+end
+
+local function forget_seen()
+  local before = '(' .. format('%.0f', now - tonumber(ARGV[14]))
+  local old = math.min(limit, call('ZCOUNT', SEEN, '-inf', before))
+  if old > 0 then
+    call('ZREMRANGEBYRANK', SEEN, 0, old - 1)
+  end
+end
+
+-- A holder at exactly its deadline still counts.
+local function is_overdue(member, due)
+  local letter = string.sub(member, 1, 1)
+  return not (due == now and (letter == 'h' or letter == 'd'))
+end
+
+-- Adds members between two scores to a list of { member, score } until it has `limit`.
+local function collect(list, from, to, wanted)
+  local offset = 0
+  while #list < limit do
+    local page = call('ZRANGEBYSCORE', DEADLINES, from, to, 'WITHSCORES', 'LIMIT', offset, limit)
+    for i = 1, #page, 2 do
+      local due = tonumber(page[i + 1])
+      if #list < limit and wanted(page[i], due) then
+        list[#list + 1] = { page[i], due }
+      end
+    end
+    if #page < 2 * limit then
+      return
+    end
+    offset = offset + limit
+  end
+end
+
+-- Overdue members, by deadline and then by bytes. The condemned are overdue whatever the clock
+-- says; one that was set back leaves them among the others, which is worth a search only then.
+local function overdue()
+  local list = {}
+  collect(list, '-inf', format('%.0f', now), is_overdue)
+  local found = 0
+  for _, entry in ipairs(list) do
+    local letter = string.sub(entry[1], 1, 1)
+    if letter == 'c' or letter == 'e' then
+      found = found + 1
+    end
+  end
+  if found < condemned then
+    collect(list, '(' .. format('%.0f', now), '(+inf', function(member)
+      local letter = string.sub(member, 1, 1)
+      return letter == 'c' or letter == 'e'
+    end)
+  end
+  return list
+end
+
+local function drop_tomb(member)
+  call('ZREM', DEADLINES, member)
+  call('HDEL', TOMBS, string.sub(member, 2))
+end
+
+-- Closes the session of a key if its holder is this one.
+local function close_held(key, holder, reason)
+  local owner, device = string.match(key, '^(.*)\31([^\31]*)$')
+  local person = read_person(call('HGET', PEOPLE, owner))
+  local session, place = find(person, device)
+  if not session or session[1] ~= holder then
+    return 0
+  end
+  remove_session(owner, person, place, reason, '')
+  return 1
+end
+
+-- Closes at most `most` sessions of a condemned holder. Answers how many.
+local function close_all(member, holder, reason, most)
+  local from, to = '[' .. holder .. '\31', '(' .. holder .. '\32'
+  local closed = 0
+  while closed < most do
+    local page = call('ZRANGEBYLEX', HELD, from, to, 'LIMIT', 0, most - closed)
+    if #page == 0 then
+      break
+    end
+    for _, entry in ipairs(page) do
+      call('ZREM', HELD, entry)
+      closed = closed + close_held(string.sub(entry, #holder + 2), holder, reason)
+    end
+  end
+  if call('ZLEXCOUNT', HELD, from, to) == 0 then
+    call('ZREM', DEADLINES, member)
+    condemned = condemned - 1
+    call('HSET', META, 'condemned', condemned)
+  end
+  return closed
+end
+
+local function condemn(member, due)
+  local doomed = (string.sub(member, 1, 1) == 'h' and 'c' or 'e') .. string.sub(member, 2)
+  call('ZREM', DEADLINES, member)
+  call('ZADD', DEADLINES, format('%.0f', due), doomed)
+  condemned = condemned + 1
+  call('HSET', META, 'condemned', condemned)
+  return doomed
+end
+
+-- Does what an overdue member asks for. Answers how many sessions it closed.
+local function settle_member(member, due, most)
+  local letter, rest = string.sub(member, 1, 1), string.sub(member, 2)
+  if letter == 't' then
+    drop_tomb(member)
+    return 0
+  elseif letter == 's' then
+    call('ZREM', DEADLINES, member)
+    return close_held(rest, '', TIMEOUT)
+  elseif letter == 'h' or letter == 'd' then
+    member = condemn(member, due)
+    letter = string.sub(member, 1, 1)
+  end
+  local reason = letter == 'c' and NODE_LOST or DISCONNECT
+  return close_all(member, rest, reason, most)
+end
+
+-- How long until the next one can be due; -1 if there is none.
+local function next_due()
+  local first = call('ZRANGE', DEADLINES, 0, 0, 'WITHSCORES')
+  if not first[1] or first[1] == '' then
+    return -1
+  end
+  local letter, wait = string.sub(first[1], 1, 1), tonumber(first[2]) - now
+  if letter == 'h' or letter == 'd' then
+    wait = wait + 1
+  end
+  return math.max(wait, 1)
+end
+
+clamp()
+forget_seen()
+local list = overdue()
+if now < settle_until then
+  for _, entry in ipairs(list) do
+    if string.sub(entry[1], 1, 1) == 't' then
+      drop_tomb(entry[1])
+    end
+  end
+  return { 'ok', epoch, now, 0, settle_until - now }
+end
+local closed = 0
+for _, entry in ipairs(list) do
+  if closed < limit then
+    closed = closed + settle_member(entry[1], entry[2], limit - closed)
+  end
+end
+if closed >= limit or #list >= limit then
+  return { 'ok', epoch, now, closed, 0 }
+end
+return { 'ok', epoch, now, closed, next_due() }

@@ -1,0 +1,139 @@
+//! Sessions in Redis: a cluster, or one server. The rules are the Lua scripts in `lua/`; here is
+//! what calls them, tries again, and reads their answers.
+
+mod answers;
+mod call;
+mod check;
+mod config;
+mod connection;
+mod errors;
+mod link;
+mod operations;
+mod queue;
+mod reads;
+mod run;
+mod scripts;
+mod subscribe;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use adsum_core::{
+    ring::ShardRing,
+    store::{Result, Shard, StoreError},
+};
+pub use config::RedisConfig;
+
+use self::{call::Caller, connection::Dialer, subscribe::Hub};
+use crate::{Keys, Options};
+
+/// Sessions in Redis. Its handles are callers that share their connections.
+#[derive(Debug)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+    options: Arc<Options>,
+    ring: Arc<ShardRing>,
+    /// The highest epoch of each shard that this handle saw.
+    seen: Vec<AtomicU64>,
+}
+
+/// What all handles share.
+#[derive(Debug)]
+struct Shared {
+    config: RedisConfig,
+    keys: Box<[Keys]>,
+    caller: Caller,
+    /// Connections of their own for writes that wait for replicas: the wait blocks them.
+    waiter: Caller,
+    /// How many replicas such a write waits for.
+    replicas: usize,
+    hub: Hub,
+}
+
+impl RedisStore {
+    /// Connects; finds out whether the server is part of a cluster.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] when the configuration or the credentials are wrong,
+    /// [`StoreError::Unavailable`] when nobody answers before the deadline.
+    pub async fn connect(config: RedisConfig) -> Result<Self> {
+        let shards = config.options.shards;
+        if shards == 0 {
+            return Err(StoreError::Refused(
+                "a store needs at least one shard".into(),
+            ));
+        }
+        let dialer = Arc::new(Dialer::find(&config).await?);
+        let caller = Caller::new(dialer.clone(), &config);
+        caller.connect().await?;
+        let shared = Shared {
+            keys: Keys::of_all(&config.cluster, config.layout, shards).into(),
+            caller,
+            waiter: Caller::new(dialer.clone(), &config),
+            replicas: config.replicas.unwrap_or(usize::from(dialer.is_cluster())),
+            hub: Hub::start(dialer, &config),
+            config,
+        };
+        let options = shared.config.options.clone();
+        Ok(Self::over(Arc::new(shared), options))
+    }
+
+    /// Another caller over the same connections, which has seen no epoch yet.
+    #[must_use]
+    pub fn handle(&self) -> Self {
+        let seen = fresh(&self.shared);
+        let (shared, options) = (self.shared.clone(), self.options.clone());
+        Self {
+            shared,
+            options,
+            ring: self.ring.clone(),
+            seen,
+        }
+    }
+
+    /// Another caller of the same keys that is configured otherwise, as a node by mistake is.
+    #[must_use]
+    pub fn handle_with(&self, options: Options) -> Self {
+        Self::over(self.shared.clone(), options)
+    }
+
+    /// Whether the servers form a cluster.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        self.shared.caller.is_cluster()
+    }
+
+    fn over(shared: Arc<Shared>, options: Options) -> Self {
+        let ring = Arc::new(ShardRing::new(options.shards));
+        let seen = fresh(&shared);
+        Self {
+            shared,
+            options: Arc::new(options),
+            ring,
+            seen,
+        }
+    }
+
+    fn keys(&self, shard: Shard) -> Result<&Keys> {
+        let keys = self.shared.keys.get(usize::from(shard));
+        keys.ok_or_else(|| StoreError::Refused(format!("there is no shard {shard}")))
+    }
+
+    fn remember(&self, shard: Shard, epoch: u64) {
+        if let Some(seen) = self.seen.get(usize::from(shard)) {
+            seen.fetch_max(epoch, Relaxed);
+        }
+    }
+
+    fn seen(&self, shard: Shard) -> u64 {
+        self.seen
+            .get(usize::from(shard))
+            .map_or(0, |seen| seen.load(Relaxed))
+    }
+}
+
+fn fresh(shared: &Shared) -> Vec<AtomicU64> {
+    shared.keys.iter().map(|_| AtomicU64::new(0)).collect()
+}

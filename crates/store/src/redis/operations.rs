@@ -1,0 +1,294 @@
+//! The store's contract: each operation becomes one script call on its shard.
+
+use adsum_core::{
+    Conn, DeviceId, Incarnation, Invalid, Preference, SessionKey, UserId, UserKey, codec,
+    store::{
+        Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
+        Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
+    },
+};
+use async_trait::async_trait;
+use futures::{future::try_join_all, stream::BoxStream};
+
+use super::{
+    RedisStore,
+    answers::bytes,
+    run::{check_stamp, conn_of},
+    scripts::SCRIPTS,
+};
+
+#[async_trait]
+impl Store for RedisStore {
+    fn shards(&self) -> Shard {
+        self.options.shards
+    }
+
+    fn shard_of(&self, user: &UserKey) -> Shard {
+        self.ring.shard_of(user)
+    }
+
+    fn observe(&self, shard: Shard, epoch: u64) {
+        self.remember(shard, epoch);
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.check_servers().await
+    }
+
+    async fn open(&self, op: Open) -> Result<Answer<Opened>> {
+        self.limits().check(&op.state)?;
+        check_stamp(op.stamp)?;
+        let shard = self.shard_of(&op.key.owner);
+        let args = self
+            .args(shard)?
+            .text(op.key.owner.encode())
+            .text(&op.key.device)
+            .text(&op.holder)
+            .text(op.stamp.conn.get())
+            .text(op.stamp.rev)
+            .text(op.opened_at)
+            .bytes(codec::encode_rooms(&op.state.rooms))
+            .bytes(codec::encode_state(&op.state))
+            .bytes(
+                op.prefs
+                    .as_ref()
+                    .map(codec::encode_prefs)
+                    .unwrap_or_default(),
+            )
+            .text(codec::encode_origin(op.origin.as_ref()))
+            .text(self.options.holder_ms);
+        let mut reply = self.run(shard, &SCRIPTS.open, args).await?;
+        let value = match reply.word() {
+            "ok" => {
+                let committed = reply.flag()?;
+                let session = Box::new(codec::decode_session(&reply.bytes()?)?);
+                let prefs = codec::decode_prefs(&reply.bytes()?)?;
+                Opened::Ok {
+                    session,
+                    prefs,
+                    committed,
+                }
+            }
+            "superseded" => Opened::Superseded {
+                conn: conn_of(reply.number()?)?,
+            },
+            "gone" => Opened::Gone,
+            _ => return reply.unknown(),
+        };
+        reply.answer(value)
+    }
+
+    async fn alter(&self, op: Alter) -> Result<Answer<Altered>> {
+        self.limits().check(&op.state)?;
+        check_stamp(op.stamp)?;
+        let shard = self.shard_of(&op.key.owner);
+        let args = self
+            .args(shard)?
+            .text(op.key.owner.encode())
+            .text(&op.key.device)
+            .text(op.stamp.conn.get())
+            .text(op.stamp.rev)
+            .bytes(codec::encode_rooms(&op.state.rooms))
+            .bytes(codec::encode_state(&op.state))
+            .text(codec::encode_origin(op.origin.as_ref()));
+        let mut reply = self.run(shard, &SCRIPTS.change, args).await?;
+        let value = match reply.word() {
+            "ok" => {
+                let committed = reply.flag()?;
+                let session = Box::new(codec::decode_session(&reply.bytes()?)?);
+                Altered::Ok { session, committed }
+            }
+            "superseded" => Altered::Superseded {
+                conn: conn_of(reply.number()?)?,
+            },
+            "unknown" => Altered::Unknown,
+            _ => return reply.unknown(),
+        };
+        reply.answer(value)
+    }
+
+    async fn close(&self, op: Close) -> Result<Answer<Closed>> {
+        check_stamp(op.stamp)?;
+        let shard = self.shard_of(&op.key.owner);
+        let args = self
+            .args(shard)?
+            .text(op.key.owner.encode())
+            .text(&op.key.device)
+            .text(op.stamp.conn.get())
+            .text(op.stamp.rev)
+            .text(op.reason.code())
+            .text(codec::encode_origin(op.origin.as_ref()))
+            .text(self.options.tomb_ms);
+        let mut reply = self.run(shard, &SCRIPTS.close, args).await?;
+        let value = match reply.word() {
+            "ok" => Closed::Ok {
+                committed: reply.flag()?,
+            },
+            "superseded" => Closed::Superseded {
+                conn: conn_of(reply.number()?)?,
+            },
+            _ => return reply.unknown(),
+        };
+        reply.answer(value)
+    }
+
+    async fn touch(&self, ops: Vec<Touch>) -> Result<Vec<Answer<Touched>>> {
+        for op in &ops {
+            self.limits().check(&op.state)?;
+            check_stamp(op.stamp)?;
+        }
+        let shards = self.by_shard(ops.iter().map(|op| &op.key.owner));
+        let calls = shards
+            .iter()
+            .map(|(shard, places)| self.touch_places(*shard, places, &ops));
+        let mut all: Vec<_> = try_join_all(calls).await?.into_iter().flatten().collect();
+        all.sort_unstable_by_key(|(place, _)| *place);
+        Ok(all.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    async fn kick(
+        &self,
+        user: &UserKey,
+        device: Option<&DeviceId>,
+    ) -> Result<Answer<Vec<DeviceId>>> {
+        let shard = self.shard_of(user);
+        let args = self
+            .args(shard)?
+            .text(user.encode())
+            .text(device.map_or("", DeviceId::as_str))
+            .text(self.options.tomb_ms);
+        let mut reply = self.run(shard, &SCRIPTS.kick, args).await?;
+        let devices = reply.list()?.into_iter().map(|name| {
+            let name = String::from_utf8(bytes(name)?).unwrap_or_default();
+            DeviceId::new(name).map_err(|e| StoreError::Corrupt(e.to_string()))
+        });
+        let devices = devices.collect::<Result<_>>()?;
+        reply.answer(devices)
+    }
+
+    async fn purge(&self, user: &UserKey) -> Result<Answer<()>> {
+        let shard = self.shard_of(user);
+        let tomb_ms = self.options.tomb_ms;
+        let args = self.args(shard)?.text(user.encode()).text(tomb_ms);
+        self.run(shard, &SCRIPTS.purge, args).await?.answer(())
+    }
+
+    async fn renew(
+        &self,
+        shard: Shard,
+        holder: &Incarnation,
+        lease: Lease,
+    ) -> Result<Answer<Renewed>> {
+        let (letter, ms) = match lease {
+            Lease::Usual => ('h', self.options.holder_ms),
+            Lease::Drain(ms) => ('d', ms),
+        };
+        let args = self.args(shard)?.text(holder).text(letter).text(ms);
+        let mut reply = self.run(shard, &SCRIPTS.renew, args).await?;
+        let value = match reply.word() {
+            "ok" => Renewed::Ok {
+                held: reply.number()?,
+            },
+            "gone" => Renewed::Gone,
+            _ => return reply.unknown(),
+        };
+        reply.answer(value)
+    }
+
+    async fn held(
+        &self,
+        shard: Shard,
+        holder: &Incarnation,
+        after: Option<&SessionKey>,
+        limit: usize,
+    ) -> Result<Vec<SessionKey>> {
+        self.read_held(shard, holder, after, limit).await
+    }
+
+    async fn claim(&self, shard: Shard) -> Result<Answer<Fence>> {
+        let mut reply = self.run(shard, &SCRIPTS.claim, self.args(shard)?).await?;
+        let fence = Fence {
+            epoch: reply.epoch,
+            number: reply.number()?,
+        };
+        reply.answer(fence)
+    }
+
+    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
+        let options = &self.options;
+        let args = self
+            .args(shard)?
+            .text(fence.epoch)
+            .text(fence.number)
+            .text(limit.max(1))
+            .text(options.max_deadline_ms)
+            .text(options.retention_ms);
+        let mut reply = self.run(shard, &SCRIPTS.sweep, args).await?;
+        let value = match reply.word() {
+            "ok" => Swept::Ok {
+                closed: reply.number()?,
+                next_ms: reply.maybe_number()?,
+            },
+            "refused" => Swept::Refused,
+            _ => return reply.unknown(),
+        };
+        reply.answer(value)
+    }
+
+    async fn prefer(
+        &self,
+        user: &UserKey,
+        preference: Preference,
+        version: u64,
+    ) -> Result<Answer<Preferred>> {
+        if version == 0 || version > Conn::MAX {
+            return Err(StoreError::Refused(
+                "a version is between 1 and 2^53 - 1".into(),
+            ));
+        }
+        let shard = self.shard_of(user);
+        let args = self.args(shard)?.text(user.encode());
+        // The number is the setting's place in the record.
+        let args = match &preference {
+            Preference::Status(status) => {
+                let code = status.map_or(0, adsum_core::Manual::code);
+                args.text(1).text(version).text(code)
+            }
+            Preference::Visibility(who) => args.text(3).text(version).text(who.code()),
+            Preference::Contacts(list) => {
+                let (count, limit) = (list.len(), self.limits().contacts);
+                if count > limit {
+                    return Err(Invalid::TooManyContacts { count, limit }.into());
+                }
+                args.text(5)
+                    .text(version)
+                    .bytes(codec::encode_contacts(list))
+            }
+        };
+        self.run_prefer(shard, args).await
+    }
+
+    async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>> {
+        self.read_contacts(user).await
+    }
+
+    async fn read(&self, users: &[UserKey]) -> Result<Vec<UserRead>> {
+        self.read_users(users).await
+    }
+
+    async fn log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
+        self.read_log(shard, after, limit).await
+    }
+
+    async fn scan(&self, shard: Shard, cursor: u64) -> Result<ScanPage> {
+        self.read_people(shard, cursor).await
+    }
+
+    async fn deadlines(&self, shard: Shard, limit: usize) -> Result<Vec<(Due, u64)>> {
+        self.read_deadlines(shard, limit).await
+    }
+
+    async fn subscribe(&self, shard: Shard) -> Result<BoxStream<'static, Push>> {
+        self.shared.hub.subscribe(self.keys(shard)?).await
+    }
+}
