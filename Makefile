@@ -31,4 +31,4 @@ test: test-deps lint ## everything: format, lints, docs, unit, conformance, mode
 bench: bench-store ## all measurements, the short way
 
 bench-store: test-deps ## cost of heartbeats, opens and memory in one real Redis; JSON=1 for one JSON object
-	@$(CARGO) run --quiet --release -p adsum-store --features testing --example bench_store
+	@$(CARGO) run --quiet --profile measure -p adsum-store --example bench_store

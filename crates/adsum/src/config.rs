@@ -30,6 +30,8 @@ pub(crate) struct Config {
     pub(crate) etcd: Etcd,
     /// Where to listen.
     pub(crate) listen: Listen,
+    /// Certificates of the feed between nodes.
+    pub(crate) feed: FeedTls,
     /// Every time constant, in ms.
     pub(crate) times: Times,
     /// Bounds of what is kept and queued.
@@ -150,6 +152,22 @@ impl Default for Listen {
             advertise: String::new(),
         }
     }
+}
+
+/// Certificates (PEM) of the feed: all three, or none. Both sides show theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct FeedTls {
+    /// Whom to trust: the authority that signed the certificates of this cluster's nodes.
+    pub(crate) ca: Option<PathBuf>,
+    /// This node's certificate.
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of `cert`.
+    pub(crate) key: Option<PathBuf>,
+    /// The name to expect in other nodes' certificates, if it is not their host.
+    pub(crate) domain: Option<String>,
+    /// Listen beyond this machine without certificates, where the network itself is private.
+    pub(crate) plaintext: bool,
 }
 
 /// Every time constant, in ms.
@@ -342,6 +360,18 @@ impl Config {
             t.silent_ms,
             t.poll_ms
         );
+        let tls = [&self.feed.ca, &self.feed.cert, &self.feed.key];
+        let given = tls.iter().filter(|file| file.is_some()).count();
+        ensure!(
+            given == 0 || given == 3,
+            "feed.ca, feed.cert and feed.key belong together"
+        );
+        ensure!(
+            given == 3 || self.feed.plaintext || self.listen.feed.ip().is_loopback(),
+            "listen.feed ({}) is reached from other machines: set feed.ca, feed.cert and feed.key, \
+             or feed.plaintext = true if the network itself is private",
+            self.listen.feed
+        );
         ensure!(
             t.lease_ttl_ms >= 1000,
             "times.lease_ttl_ms must be at least 1000: etcd counts s"
@@ -403,6 +433,8 @@ mod tests {
         assert!(wrong(|c| c.times.silent_ms = 600).contains("once per poll"));
         assert!(wrong(|c| c.redis.urls.push("redis://h".into())).contains("etcd.endpoints is not"));
         assert!(wrong(|c| c.node.roles.clear()).contains("do nothing"));
+        assert!(wrong(|c| c.feed.ca = Some("ca.pem".into())).contains("belong together"));
+        assert!(wrong(|c| c.listen.feed.set_ip([0, 0, 0, 0].into())).contains("plaintext"));
     }
 
     #[test]

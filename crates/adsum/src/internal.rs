@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use adsum_core::{NodeId, membership::Membership, store::Shard};
 use adsum_dispatcher::Dispatcher;
+use adsum_gateway::feed::Feed;
 use adsum_reaper::ReaperStatus;
 use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
 use serde::Serialize;
@@ -17,6 +18,8 @@ pub(crate) struct Parts {
     pub(crate) dispatcher: Option<Dispatcher>,
     /// With the role.
     pub(crate) reaper: Option<watch::Receiver<ReaperStatus>>,
+    /// With the role.
+    pub(crate) gateway: Option<Feed>,
 }
 
 #[derive(Serialize)]
@@ -28,6 +31,15 @@ struct Ready {
     dispatcher: Option<DispatcherReady>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reaper: Option<ReaperReady>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<GatewayReady>,
+}
+
+#[derive(Serialize)]
+struct GatewayReady {
+    dispatchers: u64,
+    topics: u64,
+    stale_shards: u64,
 }
 
 #[derive(Serialize)]
@@ -83,11 +95,22 @@ pub(crate) fn router(parts: Arc<Parts>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
         .route("/admin/shards", get(shards))
         .with_state(parts)
 }
 
 async fn ready(State(parts): State<Arc<Parts>>) -> (StatusCode, Json<Ready>) {
+    let ready = how(&parts);
+    let code = if ready.ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (code, Json(ready))
+}
+
+fn how(parts: &Parts) -> Ready {
     let members = parts.membership.members();
     let left = parts.membership.lease_left();
     let membership = Dependency {
@@ -118,23 +141,90 @@ async fn ready(State(parts): State<Arc<Parts>>) -> (StatusCode, Json<Ready>) {
     let useless = dispatcher
         .as_ref()
         .is_some_and(|d| d.shards > 0 && d.current == 0);
-    let ready = !useless;
-    let code = if ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    let node = parts.membership.node();
-    (
-        code,
-        Json(Ready {
-            ready,
-            node,
-            membership,
-            dispatcher,
-            reaper,
-        }),
-    )
+    let gateway = parts.gateway.as_ref().map(|feed| {
+        let metrics = feed.metrics();
+        GatewayReady {
+            dispatchers: metrics.links.get(),
+            topics: metrics.topics.get(),
+            stale_shards: metrics.stale_shards.get(),
+        }
+    });
+    let (ready, node) = (!useless, parts.membership.node());
+    Ready {
+        ready,
+        node,
+        membership,
+        dispatcher,
+        reaper,
+        gateway,
+    }
+}
+
+/// How things are now, for Prometheus.
+async fn metrics(State(parts): State<Arc<Parts>>) -> Result<String, StatusCode> {
+    let now = how(&parts);
+    let mut rows = vec![
+        (
+            "adsum_membership_stale",
+            "The registry can't be reached",
+            u64::from(!now.membership.ok),
+        ),
+        (
+            "adsum_members",
+            "Nodes in the cluster",
+            now.membership.members as u64,
+        ),
+    ];
+    if let Some(d) = now.dispatcher {
+        rows.push(("adsum_views", "Shards with a view here", d.shards as u64));
+        rows.push((
+            "adsum_views_current",
+            "Views that follow their shard",
+            d.current as u64,
+        ));
+    }
+    if let Some(r) = now.reaper {
+        rows.push(("adsum_reaper_shards", "Shards reaped here", r.shards as u64));
+        rows.push((
+            "adsum_reaper_idle",
+            "Nothing can be reaped now",
+            u64::from(r.idle.is_some()),
+        ));
+        rows.push((
+            "adsum_reaper_closed",
+            "Sessions closed since the start",
+            r.closed,
+        ));
+        rows.push((
+            "adsum_reaper_refusals",
+            "Sweeps refused since the start",
+            r.refusals,
+        ));
+    }
+    if let Some(g) = now.gateway {
+        rows.push((
+            "adsum_feed_dispatchers",
+            "Dispatchers that feed this node",
+            g.dispatchers,
+        ));
+        rows.push(("adsum_feed_topics", "Topics that are asked for", g.topics));
+        rows.push((
+            "adsum_feed_stale_shards",
+            "Shards without a source",
+            g.stale_shards,
+        ));
+    }
+    render(&rows).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn render(rows: &[(&str, &str, u64)]) -> prometheus::Result<String> {
+    let registry = prometheus::Registry::new();
+    for (name, help, value) in rows {
+        let gauge = prometheus::IntGauge::new(*name, *help)?;
+        gauge.set(i64::try_from(*value).unwrap_or(i64::MAX));
+        registry.register(Box::new(gauge))?;
+    }
+    prometheus::TextEncoder::new().encode_to_string(&registry.gather())
 }
 
 async fn shards(State(parts): State<Arc<Parts>>) -> Json<BTreeMap<Shard, ShardLine>> {

@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod feed;
 mod health;
 mod internal;
 mod roles;

@@ -1,23 +1,25 @@
 //! The only place where the parts are wired together.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use adsum_cluster::{EtcdConfig, EtcdMembership, EtcdTls, LocalCluster, Profile};
 use adsum_core::{
     Limits,
     membership::{Membership, Role},
+    ring::ShardRing,
     store::Store,
 };
 use adsum_dispatcher::{Dispatcher, DispatcherConfig};
+use adsum_gateway::feed::{Connector, Feed, FeedConfig};
 use adsum_reaper::{Reaper, ReaperConfig};
 use adsum_store::{MemoryStore, Options, RedisConfig, RedisStore};
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, ms},
+    feed::{self, Incoming},
     internal::{self, Parts},
 };
 
@@ -29,16 +31,24 @@ pub(crate) async fn serve(config: Config) -> Result<()> {
     let internal = listen(config.listen.internal, "listen.internal").await?;
     let store = store(&config).await?;
     store.check().await.context("the store can't be used")?;
-    let feed = match config.node.roles.contains(&Role::Dispatcher) {
-        true => Some(listen(config.listen.feed, "listen.feed").await?),
-        false => None,
-    };
-    let membership = membership(&config, feed.as_ref()).await?;
+    let (incoming, connector) = transport(&config).await?;
+    let membership = membership(&config, incoming.as_ref()).await?;
     tracing::info!(node = %membership.node(), roles = ?config.node.roles, "joined");
 
     let (cancel, tracker) = (CancellationToken::new(), TaskTracker::new());
-    let dispatcher =
-        feed.map(|feed| dispatcher(&config, &store, &membership, feed, &cancel, &tracker));
+    let dispatcher = match incoming {
+        Some(incoming) => {
+            let settings = dispatcher_config(&config);
+            let dispatcher = Dispatcher::start(store.clone(), membership.clone(), settings);
+            feed::serve(&dispatcher, incoming, &config.feed, &cancel, &tracker)?;
+            Some(dispatcher)
+        }
+        None => None,
+    };
+    let gateway = match connector {
+        Some(connector) => Some(gateway(&config, &store, &membership, connector)?),
+        None => None,
+    };
     let reaper = config.node.roles.contains(&Role::Reaper).then(|| {
         let reaper = Reaper::new(store.clone(), membership.clone(), reaper_config(&config));
         let status = reaper.status();
@@ -50,6 +60,7 @@ pub(crate) async fn serve(config: Config) -> Result<()> {
         membership: membership.clone(),
         dispatcher: dispatcher.clone(),
         reaper,
+        gateway: gateway.clone(),
     };
     let served = axum::serve(internal, internal::router(Arc::new(parts)))
         .with_graceful_shutdown(cancel.clone().cancelled_owned());
@@ -63,6 +74,9 @@ pub(crate) async fn serve(config: Config) -> Result<()> {
     let stopped = tokio::time::timeout(ms(config.times.stop_ms), async {
         // First what others would wait for: shards to reap, streams to follow.
         cancel.cancel();
+        if let Some(gateway) = gateway {
+            gateway.stop().await;
+        }
         if let Some(dispatcher) = dispatcher {
             dispatcher.stop().await;
         }
@@ -137,9 +151,31 @@ async fn store(config: &Config) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(store))
 }
 
-async fn membership(config: &Config, feed: Option<&TcpListener>) -> Result<Arc<dyn Membership>> {
-    let address = match (config.listen.advertise.as_str(), feed) {
-        ("", Some(feed)) => feed.local_addr().context("listen.feed")?.to_string(),
+/// How the feed travels from and to this node, as far as its roles need it.
+async fn transport(config: &Config) -> Result<(Option<Incoming>, Option<Connector>)> {
+    let has = |role| config.node.roles.contains(&role);
+    if config.embedded() {
+        let (incoming, connector) = feed::in_memory();
+        let connector = has(Role::Gateway).then_some(connector);
+        return Ok((has(Role::Dispatcher).then_some(incoming), connector));
+    }
+    let incoming = match has(Role::Dispatcher) {
+        true => Some(Incoming::Tcp(
+            listen(config.listen.feed, "listen.feed").await?,
+        )),
+        false => None,
+    };
+    let connector = match has(Role::Gateway) {
+        true => Some(feed::over_tcp(&config.feed)?),
+        false => None,
+    };
+    Ok((incoming, connector))
+}
+
+async fn membership(config: &Config, incoming: Option<&Incoming>) -> Result<Arc<dyn Membership>> {
+    let listening = incoming.map(Incoming::address).transpose()?.flatten();
+    let address = match (config.listen.advertise.as_str(), listening) {
+        ("", Some(address)) => address.to_string(),
         (advertised, _) => advertised.to_owned(),
     };
     let profile = Profile {
@@ -184,15 +220,8 @@ fn name(config: &Config) -> String {
     }
 }
 
-fn dispatcher(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    membership: &Arc<dyn Membership>,
-    feed: TcpListener,
-    cancel: &CancellationToken,
-    tracker: &TaskTracker,
-) -> Dispatcher {
-    let settings = DispatcherConfig {
+fn dispatcher_config(config: &Config) -> DispatcherConfig {
+    DispatcherConfig {
         cluster: config.cluster.name.clone(),
         layout: config.cluster.layout,
         poll: ms(config.times.poll_ms),
@@ -201,22 +230,32 @@ fn dispatcher(
         history: config.bounds.feed_history,
         queue: config.bounds.feed_queue,
         ..DispatcherConfig::default()
+    }
+}
+
+fn gateway(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    membership: &Arc<dyn Membership>,
+    connector: Connector,
+) -> Result<Feed> {
+    let (t, c) = (&config.times, &config.cluster);
+    let settings = FeedConfig {
+        silent_after: ms(t.silent_ms),
+        stale_after: 3 * ms(t.silent_ms),
+        complete_after: ms(t.complete_ms),
+        ..FeedConfig::new(c.name.clone(), c.layout, c.shards)
     };
-    let dispatcher = Dispatcher::start(store.clone(), membership.clone(), settings);
-    let server = tonic::transport::Server::builder()
-        .tcp_nodelay(true)
-        .http2_keepalive_interval(Some(Duration::from_secs(5)))
-        .add_service(dispatcher.feed())
-        .serve_with_incoming_shutdown(
-            TcpListenerStream::new(feed),
-            cancel.clone().cancelled_owned(),
-        );
-    tracker.spawn(async move {
-        if let Err(error) = server.await {
-            tracing::error!(%error, "the feed's listener ended");
-        }
-    });
-    dispatcher
+    let observer = store.clone();
+    let observe = Arc::new(move |shard, epoch| observer.observe(shard, epoch));
+    let ring = ShardRing::new(c.shards);
+    Ok(Feed::start(
+        settings,
+        ring,
+        membership.clone(),
+        connector,
+        observe,
+    )?)
 }
 
 fn reaper_config(config: &Config) -> ReaperConfig {

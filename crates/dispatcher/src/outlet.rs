@@ -27,10 +27,13 @@ pub(crate) struct Mark {
     pub(crate) settling: bool,
 }
 
+type States = Vec<(Shard, Arc<Routed>)>;
+type Marks = Vec<(Shard, Mark)>;
+
 /// What to send next.
 pub(crate) enum Next {
     /// States in order, then marks.
-    Batch(Vec<(Shard, Arc<Routed>)>, Vec<(Shard, Mark)>),
+    Batch(States, Marks),
     /// Parts of these topics in this shard.
     Parts(Shard, Vec<TopicKey>),
     /// Nothing now.
@@ -49,6 +52,7 @@ struct Queue {
     whole: BTreeSet<Shard>,
     /// Where the parts go on, so that a shard with many does not keep others waiting.
     turn: Shard,
+    parts_turn: bool,
 }
 
 /// One gateway's stream, as the shards see it.
@@ -144,14 +148,17 @@ impl Outlet {
         self.queue().taken.iter().copied().collect()
     }
 
-    /// The shard is served here from now on: parts of `fresh`, or of everything.
-    pub(crate) fn serve(&self, shard: Shard, fresh: Option<Vec<TopicKey>>) {
+    /// The gateway asked for the shard: topics that it adds from now on have a part there, even
+    /// if it is served a little later.
+    pub(crate) fn take(&self, shard: Shard) {
         self.queue().taken.insert(shard);
+    }
+
+    /// The shard is served from now on: parts of `fresh`, or of everything. Not if it was
+    /// released meanwhile.
+    pub(crate) fn serve(&self, shard: Shard, fresh: Option<Vec<TopicKey>>) {
         match fresh {
-            Some(fresh) => {
-                self.queue().parts.entry(shard).or_default().extend(fresh);
-                self.wake.notify_one();
-            }
+            Some(fresh) => self.want(shard, fresh),
             None => self.send_whole(shard),
         }
     }
@@ -166,7 +173,11 @@ impl Outlet {
 
     /// Every topic's part of the shard is sent (again).
     pub(crate) fn send_whole(&self, shard: Shard) {
-        let mut queue = self.queue();
+        self.whole(&mut self.queue(), shard);
+        self.wake.notify_one();
+    }
+
+    fn whole(&self, queue: &mut Queue, shard: Shard) {
         if !queue.taken.contains(&shard) {
             return;
         }
@@ -182,8 +193,6 @@ impl Outlet {
             queue.whole.insert(shard);
         }
         queue.parts.insert(shard, all);
-        drop(queue);
-        self.wake.notify_one();
     }
 
     /// A state for this gateway. Past the bound everything that waits is dropped.
@@ -193,14 +202,14 @@ impl Outlet {
         }
         let mut queue = self.queue();
         queue.states.push_back((shard, state.clone()));
-        let over = queue.states.len() > self.limit;
-        if over {
-            // Freed, not kept for the next flood.
+        if queue.states.len() > self.limit {
+            // Freed, not kept for the next flood. Under one lock with what replaces it: a mark
+            // that went out in between would vouch for what was dropped.
             queue.states = VecDeque::new();
-            let taken: Vec<_> = queue.taken.iter().copied().collect();
-            drop(queue);
+            for shard in queue.taken.clone() {
+                self.whole(&mut queue, shard);
+            }
             self.overflows.fetch_add(1, Relaxed);
-            taken.into_iter().for_each(|shard| self.send_whole(shard));
         }
     }
 
@@ -210,27 +219,17 @@ impl Outlet {
         self.wake.notify_one();
     }
 
-    /// States first, since they are small and fresh; marks when no state is left before them;
-    /// parts when nothing else waits.
+    /// States, and marks when no state is left before them; and parts, in turn with these, so
+    /// that neither keeps the other waiting.
     pub(crate) fn next(&self) -> Next {
         let mut queue = self.queue();
-        let some = queue.states.len().min(BATCH);
-        let states: Vec<_> = queue.states.drain(..some).collect();
-        let mut marks = Vec::new();
-        if queue.states.is_empty() {
-            let Queue {
-                marks: waiting,
-                whole,
-                ..
-            } = &mut *queue;
-            waiting.retain(|shard, mark| {
-                let held = whole.contains(shard);
-                if !held {
-                    marks.push((*shard, *mark));
-                }
-                held
-            });
+        queue.parts_turn = !queue.parts_turn;
+        if queue.parts_turn
+            && let Some((shard, topics)) = queue.next_parts()
+        {
+            return Next::Parts(shard, topics);
         }
+        let (states, marks) = queue.next_states();
         if !states.is_empty() || !marks.is_empty() {
             return Next::Batch(states, marks);
         }
@@ -239,11 +238,13 @@ impl Outlet {
             .map_or(Next::Idle, |(shard, topics)| Next::Parts(shard, topics))
     }
 
-    /// Parts that could not be had now are asked for again.
-    pub(crate) fn want_again(&self, shard: Shard, topics: Vec<TopicKey>) {
+    /// Asks for parts of these topics in a shard.
+    pub(crate) fn want(&self, shard: Shard, topics: Vec<TopicKey>) {
         let mut queue = self.queue();
         if queue.taken.contains(&shard) {
             queue.parts.entry(shard).or_default().extend(topics);
+            drop(queue);
+            self.wake.notify_one();
         }
     }
 
@@ -258,6 +259,22 @@ impl Outlet {
 }
 
 impl Queue {
+    fn next_states(&mut self) -> (States, Marks) {
+        let some = self.states.len().min(BATCH);
+        let states = self.states.drain(..some).collect();
+        let mut marks = Vec::new();
+        if self.states.is_empty() {
+            self.marks.retain(|shard, mark| {
+                let held = self.whole.contains(shard);
+                if !held {
+                    marks.push((*shard, *mark));
+                }
+                held
+            });
+        }
+        (states, marks)
+    }
+
     fn next_parts(&mut self) -> Option<(Shard, Vec<TopicKey>)> {
         let turn = self.turn;
         let waiting =
@@ -271,5 +288,141 @@ impl Queue {
         let topics = self.parts.get_mut(&shard)?;
         let some = topics.len().min(PARTS);
         Some((shard, topics.drain(..some).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adsum_core::{Presence, TenantId, TopicState, UserId};
+
+    use super::*;
+
+    fn outlet(limit: usize) -> Outlet {
+        Outlet::new(1, Arc::new(ShardRing::new(4)), limit)
+    }
+
+    fn topic() -> TopicKey {
+        (TenantId::new("acme").unwrap(), Topic::Tenant)
+    }
+
+    fn state(seq: u64) -> Arc<Routed> {
+        let state = TopicState {
+            tenant: topic().0,
+            topic: topic().1,
+            user: UserId::new("ann").unwrap(),
+            presence: Presence::Absent {
+                reason: None,
+                last_seen: 0,
+            },
+            version: Version::new(1, seq),
+            origin: None,
+        };
+        Arc::new(Routed {
+            state,
+            committed_us: 0,
+            routed_us: 0,
+        })
+    }
+
+    fn mark(seq: u64) -> Mark {
+        Mark {
+            version: Version::new(1, seq),
+            settling: false,
+        }
+    }
+
+    /// Everything that goes out until nothing waits; `P<shard>` for parts.
+    fn drain(outlet: &Outlet) -> Vec<String> {
+        let mut sent = Vec::new();
+        loop {
+            match outlet.next() {
+                Next::Idle => return sent,
+                Next::Batch(states, marks) => {
+                    sent.extend(
+                        states
+                            .iter()
+                            .map(|(_, s)| format!("S{}", s.state.version.seq)),
+                    );
+                    sent.extend(marks.iter().map(|(_, m)| format!("M{}", m.version.seq)));
+                }
+                Next::Parts(shard, topics) => {
+                    sent.push(format!("P{shard}x{}", topics.len()));
+                    outlet.sent_parts(shard);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_follows_its_states_and_never_overtakes_a_whole_part() {
+        let outlet = outlet(100);
+        outlet.know(&[topic()]);
+        outlet.take(2);
+        outlet.serve(2, None);
+        outlet.push(2, &state(5));
+        outlet.mark(2, mark(5));
+        let sent = drain(&outlet);
+        let place = |what: &str| sent.iter().position(|s| s == what);
+        assert!(
+            place("P2x1") < place("M5") && place("S5") < place("M5"),
+            "{sent:?}"
+        );
+    }
+
+    #[test]
+    fn an_overflow_drops_states_and_marks_and_sends_everything_whole() {
+        let outlet = outlet(3);
+        outlet.know(&[topic()]);
+        for shard in [0, 1] {
+            outlet.take(shard);
+            outlet.serve(shard, Some(Vec::new()));
+            outlet.mark(shard, mark(1));
+        }
+        for seq in 2..=5 {
+            outlet.push(0, &state(seq));
+        }
+        assert_eq!(outlet.overflows(), 1);
+        outlet.mark(0, mark(5));
+        let sent = drain(&outlet);
+        assert_eq!(
+            sent,
+            ["P0x1", "P1x1", "M5"],
+            "nothing that was dropped is vouched for"
+        );
+    }
+
+    #[test]
+    fn a_topic_added_before_its_shard_is_served_gets_its_part() {
+        let outlet = outlet(100);
+        outlet.take(3);
+        outlet.know(&[topic()]);
+        outlet.want_everywhere(&[topic()]);
+        outlet.serve(3, Some(Vec::new()));
+        assert_eq!(drain(&outlet), ["P3x1"]);
+    }
+
+    #[test]
+    fn a_released_shard_is_not_served_by_a_take_that_comes_late() {
+        let outlet = outlet(100);
+        outlet.know(&[topic()]);
+        outlet.take(1);
+        outlet.release(1);
+        outlet.serve(1, None);
+        assert!(drain(&outlet).is_empty());
+    }
+
+    #[test]
+    fn parts_are_not_starved_by_states() {
+        let outlet = outlet(1_000_000);
+        outlet.know(&[topic()]);
+        outlet.take(0);
+        outlet.want(0, vec![topic()]);
+        for round in 0..3 {
+            (0..BATCH as u64).for_each(|n| outlet.push(0, &state(round * 10_000 + n)));
+        }
+        let kinds: Vec<_> = (0..2)
+            .map(|_| matches!(outlet.next(), Next::Parts(..)))
+            .collect();
+        assert!(kinds.contains(&true));
     }
 }

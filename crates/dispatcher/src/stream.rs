@@ -61,6 +61,7 @@ impl Stream {
                 self.know(&topics(&take.topics).map_err(bad)?);
                 self.know(&fresh);
                 let cursor = take.cursor.as_ref().map(version_from);
+                self.outlet.take(shard);
                 let ask = Ask::Take {
                     outlet: self.outlet.clone(),
                     cursor,
@@ -152,7 +153,7 @@ impl Stream {
         self.shards.tell(shard, Ask::Parts(topics.clone(), reply));
         let Ok(parts) = answer.await else {
             // The shard is too busy to answer.
-            self.outlet.want_again(shard, topics);
+            self.outlet.want(shard, topics);
             tokio::time::sleep(BUSY).await;
             return Vec::new();
         };

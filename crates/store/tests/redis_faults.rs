@@ -1,5 +1,8 @@
 //! The Redis store against a real cluster that breaks: operations and subscriptions go on.
-#![allow(clippy::print_stdout, reason = "a test says what it expects, and what it measured")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a test says what it expects, and what it measured"
+)]
 
 use std::{
     sync::{

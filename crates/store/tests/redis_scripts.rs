@@ -1,6 +1,11 @@
 //! The Redis store against one real server: bytes, refusals, errors, and a random run beside
 //! the store in memory, which must answer the same.
-#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used, reason = "a test says what it expects, and what it measured")]
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test says what it expects, and what it measured"
+)]
 
 use std::{
     sync::{
@@ -202,7 +207,10 @@ async fn sessions_open_change_and_close() -> Result<()> {
     assert_eq!(session.holder, Holder::Gateway(holder("b")));
     assert_eq!(session.state.rooms[&RoomId::new("x")?].since, START);
     assert_eq!(store.held(0, &holder("a"), None, 9).await?, []);
-    assert_eq!(store.held(0, &holder("b"), None, 9).await?, std::slice::from_ref(&phone));
+    assert_eq!(
+        store.held(0, &holder("b"), None, 9).await?,
+        std::slice::from_ref(&phone)
+    );
     let old = store.open(op).await?.value;
     assert_eq!(
         old,
@@ -505,6 +513,13 @@ async fn assert_log_bytes(lab: &Lab) -> Result<()> {
         .raw(cmd("HGET").arg(keys.named("meta")).arg("log_bytes"))
         .await?;
     assert_eq!(counted, bytes);
+    let first: String = lab
+        .raw(cmd("HGET").arg(keys.named("meta")).arg("log_first"))
+        .await?;
+    assert_eq!(
+        log.first().map(|(id, _)| id.clone()),
+        Some(format!("{first}-0"))
+    );
     Ok(())
 }
 
@@ -859,133 +874,5 @@ async fn a_random_run_is_the_same_in_memory() -> Result<()> {
         "seed {seed}: {steps} steps, log at {log_seen}, {}",
         rng.next_u32()
     );
-    Ok(())
-}
-
-/// µs of Redis CPU for each of `count` calls that `work` makes.
-async fn cost(
-    lab: &Lab,
-    what: &str,
-    count: u32,
-    work: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    lab.raw::<()>(cmd("CONFIG").arg("RESETSTAT")).await?;
-    let before = lab.server.cpu_seconds().await?;
-    work.await?;
-    let spent = (lab.server.cpu_seconds().await? - before) * 1e6 / f64::from(count);
-    let stats = lab.server.info("commandstats").await?;
-    let script = stats.get("cmdstat_evalsha").cloned().unwrap_or_default();
-    let calls = script
-        .split(',')
-        .find_map(|f| f.strip_prefix("usec_per_call="))
-        .unwrap_or("?");
-    println!("{what:<34} {spent:6.1} µs CPU each; EVALSHA {calls} µs");
-    Ok(())
-}
-
-#[tokio::test]
-#[ignore = "a measurement: cargo test -p adsum-store --test redis_scripts costs -- --ignored --nocapture"]
-async fn costs() -> Result<()> {
-    const MANY: u32 = 20_000;
-    let lab = Lab::new(Options {
-        log_len: 10_000,
-        ..options(1)
-    })
-    .await?;
-    lab.clock.store(0, Relaxed);
-    let store = &lab.store;
-    let _feed = store.subscribe(0).await?;
-    let opens = |by: &'static str, conn, rev| {
-        let all = (0..MANY).map(move |n| {
-            let mut op = open(
-                key(&format!("user-{n}"), "phone"),
-                by,
-                stamp(conn, rev),
-                state(&["lobby"]),
-            );
-            op.state.meta = Some(Meta::trusted(r#"{"name":"Ann","avatar":17}"#));
-            store.open(op)
-        });
-        async move {
-            let mut all = futures::stream::iter(all).buffer_unordered(64);
-            while let Some(answer) = all.next().await {
-                answer?;
-            }
-            anyhow::Ok(())
-        }
-    };
-    cost(&lab, "warm up (first 20,000 opens)", MANY, opens("z", 1, 1)).await?;
-    lab.server.flush_all().await?;
-    cost(&lab, "open, new", MANY, opens("a", 1, 1)).await?;
-    println!(
-        "{} bytes per session",
-        lab.server.used_memory().await? / u64::from(MANY)
-    );
-    cost(
-        &lab,
-        "open, moved to another holder",
-        MANY,
-        opens("b", 2, 1),
-    )
-    .await?;
-    cost(
-        &lab,
-        "open, same holder, nothing changed",
-        MANY,
-        opens("b", 2, 2),
-    )
-    .await?;
-    cost(&lab, "open, duplicate", MANY, opens("b", 2, 1)).await?;
-    cost(&lab, "renew (of 20,000 sessions)", MANY, async {
-        let by = holder("b");
-        let mut all = futures::stream::iter((0..MANY).map(|_| store.renew(0, &by, Lease::Usual)))
-            .buffer_unordered(64);
-        while let Some(answer) = all.next().await {
-            answer?;
-        }
-        Ok(())
-    })
-    .await?;
-    let touches = |rev| {
-        let all = (0..MANY).map(|n| {
-            touch(
-                key(&format!("user-{n}"), "web"),
-                stamp(1, rev),
-                state(&["lobby"]),
-            )
-        });
-        all.collect::<Vec<_>>()
-    };
-    cost(&lab, "touch, new, by 500", MANY, async {
-        store.touch(touches(1)).await?;
-        Ok(())
-    })
-    .await?;
-    cost(&lab, "touch, heartbeat, by 500", MANY, async {
-        store.touch(touches(2)).await?;
-        Ok(())
-    })
-    .await?;
-    cost(&lab, "touch, duplicate, by 500", MANY, async {
-        store.touch(touches(2)).await?;
-        Ok(())
-    })
-    .await?;
-    let users: Vec<_> = (0..MANY).map(|n| user(&format!("user-{n}"))).collect();
-    cost(&lab, "read, by 500", MANY, async {
-        store.read(&users).await?;
-        Ok(())
-    })
-    .await?;
-    cost(&lab, "close", MANY, async {
-        let all =
-            (0..MANY).map(|n| store.close(close(key(&format!("user-{n}"), "phone"), stamp(3, 1))));
-        let mut all = futures::stream::iter(all).buffer_unordered(64);
-        while let Some(answer) = all.next().await {
-            answer?;
-        }
-        Ok(())
-    })
-    .await?;
     Ok(())
 }

@@ -77,8 +77,8 @@ impl FeedConfig {
     pub fn check(&self) -> Result<(), BadConfig> {
         let problem = if self.shards == 0 {
             "there must be at least one shard"
-        } else if self.silent_after < Duration::from_millis(1000) {
-            "silent_after must be at least 1 s: marks come every 500 ms"
+        } else if self.silent_after.is_zero() {
+            "silent_after must be above zero: several times what dispatchers wait between marks"
         } else if self.stale_after < self.silent_after {
             "stale_after must not be below silent_after: one dispatcher's silence is no staleness"
         } else if self.retry_max < self.retry_min || self.retry_min.is_zero() {

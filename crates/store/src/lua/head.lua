@@ -33,8 +33,12 @@ if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local replid = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
-local meta = call('HMGET', META, 'shards', 'epoch', 'seq', 'replid', 'unsettled', 'log_bytes')
+-- A plain search and 40 digits: a pattern would take a third of the time of all this.
+local info = call('INFO', 'replication')
+local _, colon = string.find(info, 'master_replid:', 1, true)
+local replid = string.sub(info, colon + 1, colon + 40)
+local meta =
+  call('HMGET', META, 'shards', 'epoch', 'seq', 'replid', 'unsettled', 'log_bytes', 'log_first')
 if meta[1] and meta[1] ~= ARGV[2] then
   return redis.error_reply('ADSUM_SHARDS ' .. meta[1])
 end

@@ -123,4 +123,3 @@ pub(super) fn check_stamp(stamp: Stamp) -> Result<()> {
     }
     Ok(())
 }
-

@@ -288,7 +288,7 @@ fn steps() -> impl Strategy<Value = Step> {
 fn options() -> impl Strategy<Value = Options> {
     let settle = select(&[0, 0, 1_000, 3_000][..]);
     let gap = select(&[1_000, 10_000_000][..]);
-    let length = select(&[1, 5, 70, 1_000][..]);
+    let length = select(&[1, 5, 20, 1_000][..]);
     let bytes = select(&[300, 1_200, 1 << 20, 1 << 20][..]);
     (settle, gap, length, bytes).prop_map(|(settle_ms, alive_gap_ms, log_len, log_max_bytes)| {
         Options {

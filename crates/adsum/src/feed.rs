@@ -1,0 +1,125 @@
+//! How the feed travels: over TCP between nodes, with certificates on both sides beyond this
+//! machine; through memory in the embedded default.
+
+use std::{io, net::SocketAddr, path::Path, time::Duration};
+
+use adsum_dispatcher::Dispatcher;
+use adsum_gateway::feed::{self, Connector};
+use anyhow::{Context, Result};
+use tokio::{io::DuplexStream, net::TcpListener, sync::mpsc};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
+
+use crate::config::FeedTls;
+
+/// What may be under way in a pipe through memory.
+const PIPE: usize = 256 * 1024;
+/// Connections through memory that wait to be accepted.
+const BACKLOG: usize = 16;
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// Where gateways come in.
+pub(crate) enum Incoming {
+    /// From other processes.
+    Tcp(TcpListener),
+    /// From this one.
+    Memory(mpsc::Receiver<io::Result<DuplexStream>>),
+}
+
+impl Incoming {
+    /// The address to be told to others; none is needed in memory.
+    pub(crate) fn address(&self) -> Result<Option<SocketAddr>> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map(Some).context("listen.feed"),
+            Self::Memory(_) => Ok(None),
+        }
+    }
+}
+
+/// Two ends that meet in this process.
+pub(crate) fn in_memory() -> (Incoming, Connector) {
+    let (dial, incoming) = mpsc::channel(BACKLOG);
+    let connector = feed::memory(move |_| {
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let full = |_| io::Error::new(io::ErrorKind::ConnectionRefused, "the feed is not served");
+        dial.try_send(Ok(theirs)).map_err(full)?;
+        Ok(ours)
+    });
+    (Incoming::Memory(incoming), connector)
+}
+
+/// Serves the feed until cancelled.
+pub(crate) fn serve(
+    dispatcher: &Dispatcher,
+    incoming: Incoming,
+    tls: &FeedTls,
+    cancel: &CancellationToken,
+    tracker: &TaskTracker,
+) -> Result<()> {
+    let mut server = Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEPALIVE));
+    if let (Incoming::Tcp(_), Some(tls)) = (&incoming, server_tls(tls)?) {
+        server = server
+            .tls_config(tls)
+            .context("feed: the certificates can't be used")?;
+    }
+    let (router, stop) = (
+        server.add_service(dispatcher.feed()),
+        cancel.clone().cancelled_owned(),
+    );
+    tracker.spawn(async move {
+        let served = match incoming {
+            Incoming::Tcp(listener) => {
+                let connections = TcpListenerStream::new(listener);
+                router.serve_with_incoming_shutdown(connections, stop).await
+            }
+            Incoming::Memory(pipes) => {
+                router
+                    .serve_with_incoming_shutdown(ReceiverStream::new(pipes), stop)
+                    .await
+            }
+        };
+        if let Err(error) = served {
+            tracing::error!(%error, "the feed's listener ended");
+        }
+    });
+    Ok(())
+}
+
+/// Reaches dispatchers in other processes.
+pub(crate) fn over_tcp(tls: &FeedTls) -> Result<Connector> {
+    Ok(feed::tcp(client_tls(tls)?))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("feed: {} can't be read", file.display()))
+}
+
+fn identity(tls: &FeedTls) -> Result<Option<(Certificate, Identity)>> {
+    let (Some(ca), Some(cert), Some(key)) = (&tls.ca, &tls.cert, &tls.key) else {
+        return Ok(None);
+    };
+    Ok(Some((
+        Certificate::from_pem(read(ca)?),
+        Identity::from_pem(read(cert)?, read(key)?),
+    )))
+}
+
+/// Only gateways whose certificate the cluster's authority signed may attach.
+fn server_tls(tls: &FeedTls) -> Result<Option<ServerTlsConfig>> {
+    let both = identity(tls)?;
+    Ok(both.map(|(ca, us)| ServerTlsConfig::new().identity(us).client_ca_root(ca)))
+}
+
+fn client_tls(tls: &FeedTls) -> Result<Option<ClientTlsConfig>> {
+    let both = identity(tls)?;
+    Ok(both.map(|(ca, us)| {
+        let config = ClientTlsConfig::new().ca_certificate(ca).identity(us);
+        match &tls.domain {
+            Some(domain) => config.domain_name(domain),
+            None => config,
+        }
+    }))
+}
