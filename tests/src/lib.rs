@@ -6,7 +6,9 @@
 //! [`process`]), and its folder is swept by the next run (see [`temp`]).
 
 pub mod etcd;
+mod http;
 mod lock;
+pub mod node;
 pub mod ports;
 pub mod process;
 pub mod proxy;
@@ -16,6 +18,7 @@ pub mod temp;
 pub mod wait;
 
 pub use etcd::{EtcdCluster, EtcdMember};
+pub use node::{Node, NodeOptions};
 pub use ports::Ports;
 pub use process::Process;
 pub use proxy::{Direction, Proxy};

@@ -5,20 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
+use crate::http;
 use crate::process::Process;
 use crate::temp::TestDir;
 use crate::wait::{LIMIT, eventually};
-
-/// Longer than an answer takes when there is a leader.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// One member of an etcd cluster.
 #[derive(Debug)]
@@ -59,18 +53,9 @@ impl EtcdMember {
         Ok(status["leader"].is_string() && status["leader"] == status["header"]["member_id"])
     }
 
-    /// HTTP 1.0, that ends an answer by closing the connection: all that we need of HTTP.
     async fn request(&self, method: &str, path: &str, body: &str) -> Result<Value> {
-        let request = format!(
-            "{method} {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let answer = timeout(ANSWER_LIMIT, exchange(self.address, &request)).await;
-        let answer = answer.context("etcd is silent")?.context("ask etcd")?;
-        let (_, json) = answer
-            .split_once("\r\n\r\n")
-            .context("an answer without a body")?;
-        serde_json::from_str(json).with_context(|| format!("etcd says {json}"))
+        let (_, json) = http::request(self.address, method, path, body).await?;
+        serde_json::from_str(&json).with_context(|| format!("etcd says {json}"))
     }
 
     pub(super) fn wipe(&self) -> Result<()> {
@@ -81,14 +66,6 @@ impl EtcdMember {
             _ => Ok(()),
         }
     }
-}
-
-async fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
 }
 
 /// What a member must be told, and what the others must be told of it.

@@ -16,7 +16,7 @@ use redis::{
     },
 };
 
-use super::{RedisConfig, call, config::server_of};
+use super::{RedisConfig, call, config::server_of, paced::PacedResolver};
 
 /// What hears pushes. Called on the connection's own task: must not block.
 pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
@@ -131,6 +131,7 @@ impl Dialer {
     async fn dial_cluster(&self, on_push: Option<OnPush>) -> RedisResult<ClusterConnection> {
         let mut builder = ClusterClient::builder(self.nodes.iter().cloned())
             .use_protocol(ProtocolVersion::RESP3)
+            .async_dns_resolver(PacedResolver::default())
             .retries(REDIRECTS)
             .retry_wait_formula(5, 2)
             .min_retry_wait(5)

@@ -9,6 +9,7 @@ mod connection;
 mod errors;
 mod link;
 mod operations;
+mod paced;
 mod queue;
 mod reads;
 mod run;
