@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 CARGO := cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build-deps test-deps fmt lint docs test bench bench-store
+.PHONY: help build-deps test-deps run cluster fmt lint test test-slow bench bench-store
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,14 @@ build-deps:
 
 test-deps:
 	@scripts/deps.sh test
+
+run: build-deps ## the whole service in one process; nothing to set up
+	$(CARGO) build --quiet -p adsum
+	@exec $(CARGO_TARGET_DIR)/debug/adsum serve
+
+cluster: test-deps ## a real cluster on this machine: 6 Redis, 3 etcd, 3 gateways, 3 dispatchers with reapers
+	$(CARGO) build --quiet -p adsum -p adsum-tests
+	@exec $(CARGO_TARGET_DIR)/debug/cluster $(CARGO_TARGET_DIR)/debug/adsum
 
 fmt: ## format the code
 	$(CARGO) fmt --all
@@ -27,6 +35,9 @@ lint: test-deps ## what CI checks besides tests: format, clippy, docs
 
 test: test-deps lint ## everything: format, lints, docs, unit, conformance, model, cluster and fault tests
 	$(CARGO) test --workspace --all-features
+
+test-slow: test-deps ## the fault tests with the default times instead of ten times faster ones
+	ADSUM_SLOW=1 $(CARGO) test --workspace --all-features --test faults -- --nocapture --test-threads 1
 
 bench: bench-store ## all measurements, the short way
 

@@ -137,6 +137,11 @@ impl Node {
         self.feed
     }
 
+    /// Where health and admin calls listen.
+    pub fn internal(&self) -> SocketAddr {
+        self.internal
+    }
+
     /// Its process: to kill, pause, stop or restart.
     pub fn process(&self) -> &Process {
         &self.process
