@@ -4,6 +4,7 @@
 mod change;
 pub mod codec;
 mod digest;
+pub mod hold;
 mod ids;
 mod limits;
 mod load;

@@ -28,7 +28,9 @@ pub async fn load(store: &dyn Store, shard: Shard) -> Result<Option<Snapshot>> {
             return Ok(Some(snapshot));
         }
     }
-    Err(StoreError::Unavailable(format!("shard {shard} moved on during {TRIES} loads")))
+    Err(StoreError::Unavailable(format!(
+        "shard {shard} moved on during {TRIES} loads"
+    )))
 }
 
 async fn scan(store: &dyn Store, shard: Shard) -> Result<HashMap<UserKey, Person>> {
@@ -70,7 +72,9 @@ async fn replay(
     let mut at = start.seq;
     loop {
         let page = store.log(shard, at, PAGE).await?;
-        let Some(position) = page.position else { return Ok(None) };
+        let Some(position) = page.position else {
+            return Ok(None);
+        };
         if page.hole || position.epoch != start.epoch {
             return Ok(None);
         }
@@ -80,7 +84,10 @@ async fn replay(
         }
         if at >= position.seq {
             let settling = start.settling || position.settling;
-            let position = Position { settling, ..position };
+            let position = Position {
+                settling,
+                ..position
+            };
             return Ok(Some(Snapshot { position, people }));
         }
         if page.entries.is_empty() {
@@ -100,8 +107,17 @@ fn apply(people: &mut HashMap<UserKey, Person>, change: &Change) {
                 person.version = change.version;
             }
         }
-        Event::Session { owner, device, after, prefs, .. } => {
-            if people.get(owner).is_some_and(|p| p.version >= change.version) {
+        Event::Session {
+            owner,
+            device,
+            after,
+            prefs,
+            ..
+        } => {
+            if people
+                .get(owner)
+                .is_some_and(|p| p.version >= change.version)
+            {
                 return;
             }
             match after {
@@ -112,7 +128,9 @@ fn apply(people: &mut HashMap<UserKey, Person>, change: &Change) {
                     person.version = change.version;
                 }
                 None => {
-                    let Some(person) = people.get_mut(owner) else { return };
+                    let Some(person) = people.get_mut(owner) else {
+                        return;
+                    };
                     person.sessions.remove(device);
                     person.prefs = *prefs;
                     person.version = change.version;

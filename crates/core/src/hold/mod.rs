@@ -1,0 +1,566 @@
+//! How a gateway holds its sessions in one shard: which operation to send next, when to renew,
+//! when to open everything again. Takes events and times, answers with actions; no IO.
+//!
+//! Operations of one session are serial, and each carries the whole state, so nothing is queued:
+//! what counts is the newest state and whether it was sent. One that was not answered is followed
+//! by another with a higher `rev`; if the first arrives late it is ignored.
+//!
+//! On a new epoch, or when the shard does not know the holder any more, the gateway takes a new
+//! incarnation and opens all connected sessions under it; the old one lapses with whatever nobody
+//! opened again. So presence heals by itself, ghosts included.
+
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashMap};
+
+use session::{Held, Phase};
+
+use crate::{
+    Conn, Incarnation, NodeId, Origin, Prefs, Reason, Session, SessionKey, State,
+    store::{Alter, Altered, Answer, Close, Closed, Lease, Open, Opened, Renewed, Result},
+};
+
+/// Times of a hold, ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldTimes {
+    /// Between two renewals.
+    pub renew_ms: u64,
+    /// After the shard answers again, or its epoch changed, closes wait for so long: whoever
+    /// reconnected elsewhere meanwhile comes first.
+    pub calm_ms: u64,
+}
+
+/// What the gateway is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Send, and give the answer to [`Hold::opened`].
+    Open(Open),
+    /// Send, and give the answer to [`Hold::altered`].
+    Alter(Alter),
+    /// Send, and give the answer to [`Hold::closed`].
+    Close(Close),
+    /// Send, and give the answer to [`Hold::renewed`].
+    Renew(Incarnation, Lease),
+    /// Tell the session's connection.
+    Tell(SessionKey, Conn, Word),
+}
+
+/// What a connection is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// The store has this state of it, and its owner these preferences.
+    Recorded {
+        /// As recorded.
+        session: Box<Session>,
+        /// Known after an open; later ones come with the feed.
+        prefs: Option<Prefs>,
+    },
+    /// A newer connection of the device took over; it must not come back by itself.
+    Replaced,
+    /// It was never let in: a newer connection is recorded, or it was closed by a service. A
+    /// client whose clock was set back may go above this one once.
+    Superseded(Conn),
+    /// It is closed in the store.
+    Closed(Reason),
+}
+
+/// The sessions of one gateway in one shard.
+#[derive(Debug)]
+pub struct Hold {
+    node: NodeId,
+    times: HoldTimes,
+    number: u64,
+    incarnation: Incarnation,
+    /// Something was opened under it, so the shard should know it.
+    used: bool,
+    epoch: u64,
+    sessions: HashMap<SessionKey, Held>,
+    /// Sessions that end when their time comes, by that time.
+    ending: BTreeSet<(u64, SessionKey)>,
+    renew_at: u64,
+    renewing: Option<Renewing>,
+    failures: u32,
+    calm_at: u64,
+    renewed_at: u64,
+    mismatches: u32,
+    /// Counts operations, to know whether any was under way during a renewal.
+    operations: u64,
+    drain: Option<u64>,
+    /// What was not answered, to be sent again at the next tick.
+    retries: Vec<SessionKey>,
+}
+
+#[derive(Debug)]
+struct Renewing {
+    incarnation: Incarnation,
+    operations: u64,
+    quiet: bool,
+}
+
+impl Hold {
+    /// An empty hold. `number` must be higher than any that this node id used before.
+    ///
+    /// # Errors
+    /// When the node's id leaves no room for the number.
+    pub fn new(
+        node: NodeId,
+        number: u64,
+        times: HoldTimes,
+        now: u64,
+    ) -> std::result::Result<Self, crate::IdError> {
+        let incarnation = Incarnation::of(&node, number)?;
+        Ok(Self {
+            node,
+            times,
+            number,
+            incarnation,
+            used: false,
+            epoch: 0,
+            sessions: HashMap::new(),
+            ending: BTreeSet::new(),
+            renew_at: now,
+            renewing: None,
+            failures: 0,
+            calm_at: now,
+            renewed_at: now,
+            mismatches: 0,
+            operations: 0,
+            drain: None,
+            retries: Vec::new(),
+        })
+    }
+
+    /// The sessions that are here, connected or not.
+    pub fn sessions(&self) -> impl Iterator<Item = (&SessionKey, Conn, &State)> {
+        self.sessions
+            .iter()
+            .map(|(key, held)| (key, held.conn, &held.state))
+    }
+
+    /// How many sessions are connected.
+    #[must_use]
+    pub fn connected(&self) -> usize {
+        self.sessions
+            .values()
+            .filter(|s| s.phase == Phase::Connected)
+            .count()
+    }
+
+    /// The incarnation that holds them.
+    #[must_use]
+    pub const fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+
+    /// When the shard last answered a renewal: for how long these users can't be held safely.
+    #[must_use]
+    pub const fn renewed_at(&self) -> u64 {
+        self.renewed_at
+    }
+
+    /// A client said hello. One with an older connection of the same device is replaced.
+    pub fn hello(
+        &mut self,
+        key: SessionKey,
+        conn: Conn,
+        state: State,
+        origin: Option<Origin>,
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(known) = self.sessions.get(&key) {
+            if known.conn >= conn {
+                return vec![Action::Tell(key, conn, Word::Superseded(known.conn))];
+            }
+            self.forget_end(&key);
+            if let Some(old) = self.sessions.remove(&key)
+                && old.phase == Phase::Connected
+            {
+                actions.push(Action::Tell(key.clone(), old.conn, Word::Replaced));
+            }
+        }
+        self.sessions
+            .insert(key.clone(), Held::new(conn, state, origin));
+        actions.extend(self.send(&key));
+        actions
+    }
+
+    /// A connected client changed what it says of itself.
+    pub fn set(
+        &mut self,
+        key: &SessionKey,
+        conn: Conn,
+        state: State,
+        origin: Option<Origin>,
+    ) -> Vec<Action> {
+        match self.current(key, conn) {
+            Some(held) if held.phase == Phase::Connected => held.change(state, origin),
+            _ => return Vec::new(),
+        }
+        self.send(key)
+    }
+
+    /// New preferences of the session's owner: carried from now on when it is opened again.
+    pub fn prefer(&mut self, key: &SessionKey, prefs: Prefs) {
+        if let Some(held) = self.sessions.get_mut(key) {
+            held.prefs = Some(prefs);
+        }
+    }
+
+    /// Ends a session at a time: at once for a goodbye, after the linger time for a broken
+    /// socket, at once for silence. Only goodbyes do not wait for a shard that is in doubt.
+    pub fn end(&mut self, key: &SessionKey, conn: Conn, reason: Reason, at: u64) -> Vec<Action> {
+        let Some(held) = self.current(key, conn) else {
+            return Vec::new();
+        };
+        if matches!(held.phase, Phase::Closing(_)) {
+            return Vec::new();
+        }
+        self.forget_end(key);
+        let Some(held) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        if reason == Reason::Leave {
+            held.close(reason);
+            return self.send(key);
+        }
+        held.phase = Phase::Ending(reason, at);
+        self.ending.insert((at, key.clone()));
+        Vec::new()
+    }
+
+    /// A client that was believed silent spoke after all.
+    pub fn spoke(&mut self, key: &SessionKey, conn: Conn) -> Vec<Action> {
+        let number = self.number;
+        let held = self.current(key, conn);
+        if !held.is_some_and(|held| matches!(held.phase, Phase::Ending(..))) {
+            return Vec::new();
+        }
+        self.forget_end(key);
+        let Some(held) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        held.phase = Phase::Connected;
+        if held.under != number {
+            // All others were opened under a new incarnation while this one was given up.
+            held.reopen();
+        }
+        self.send(key)
+    }
+
+    /// The last renewal: the gateway goes, its sessions have until then to turn up elsewhere.
+    pub fn drain(&mut self, lease_ms: u64) -> Vec<Action> {
+        self.drain = Some(lease_ms);
+        if !self.used {
+            return Vec::new();
+        }
+        vec![Action::Renew(
+            self.incarnation.clone(),
+            Lease::Drain(lease_ms),
+        )]
+    }
+
+    /// What is due. To be called about once per second, or at [`next`](Self::next).
+    pub fn tick(&mut self, now: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.drain.is_none() && self.renewing.is_none() && now >= self.renew_at {
+            self.renew_at = now + self.times.renew_ms;
+            self.renewing = Some(Renewing {
+                incarnation: self.incarnation.clone(),
+                operations: self.operations,
+                quiet: self.quiet(),
+            });
+            actions.push(Action::Renew(self.incarnation.clone(), Lease::Usual));
+        }
+        if self.calm(now) {
+            while let Some((at, key)) = self.ending.first().cloned()
+                && at <= now
+            {
+                self.ending.remove(&(at, key.clone()));
+                if let Some(held) = self.sessions.get_mut(&key)
+                    && let Phase::Ending(reason, _) = held.phase
+                {
+                    held.close(reason);
+                    actions.extend(self.send(&key));
+                }
+            }
+        }
+        for key in std::mem::take(&mut self.retries) {
+            actions.extend(self.send(&key));
+        }
+        actions
+    }
+
+    /// When [`tick`](Self::tick) has something to do, at the latest.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.ending
+            .first()
+            .map_or(self.renew_at, |(at, _)| self.renew_at.min(*at))
+    }
+
+    /// The answer to an open.
+    pub fn opened(&mut self, op: &Open, answer: Result<Answer<Opened>>, now: u64) -> Vec<Action> {
+        let Some(answer) = self.heard(&op.key, op.stamp.conn, op.stamp.rev, answer, now) else {
+            return self.healed();
+        };
+        let (key, current) = (&op.key, self.incarnation.clone());
+        let Some(held) = self.sessions.get_mut(key) else {
+            return self.healed();
+        };
+        let mut actions = Vec::new();
+        match answer {
+            Opened::Ok { session, prefs, .. } => {
+                if session.holder == crate::Holder::Gateway(op.holder.clone()) {
+                    held.recorded(&session, Some(prefs));
+                    let word = Word::Recorded {
+                        session,
+                        prefs: Some(prefs),
+                    };
+                    actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
+                    if op.holder != current {
+                        held.reopen();
+                    }
+                } else {
+                    // Another gateway opened the same connection later: go above it.
+                    held.rev = held.rev.max(session.stamp.rev);
+                    held.reopen();
+                }
+            }
+            Opened::Superseded { conn } => {
+                let word = if held.fresh {
+                    Word::Superseded(conn)
+                } else {
+                    Word::Replaced
+                };
+                self.drop_session(key);
+                actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
+            }
+            Opened::Gone => {
+                held.reopen();
+                if op.holder == current {
+                    self.take_new_incarnation();
+                }
+            }
+        }
+        actions.extend(self.healed());
+        actions.extend(self.send(key));
+        actions
+    }
+
+    /// The answer to a change.
+    pub fn altered(
+        &mut self,
+        op: &Alter,
+        answer: Result<Answer<Altered>>,
+        now: u64,
+    ) -> Vec<Action> {
+        let Some(answer) = self.heard(&op.key, op.stamp.conn, op.stamp.rev, answer, now) else {
+            return self.healed();
+        };
+        let key = &op.key;
+        let Some(held) = self.sessions.get_mut(key) else {
+            return self.healed();
+        };
+        let mut actions = Vec::new();
+        match answer {
+            Altered::Ok { session, .. } => {
+                held.recorded(&session, None);
+                let word = Word::Recorded {
+                    session,
+                    prefs: None,
+                };
+                actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
+            }
+            Altered::Superseded { .. } => {
+                self.drop_session(key);
+                actions.push(Action::Tell(key.clone(), op.stamp.conn, Word::Replaced));
+            }
+            Altered::Unknown => held.reopen(),
+        }
+        actions.extend(self.healed());
+        actions.extend(self.send(key));
+        actions
+    }
+
+    /// The answer to a close.
+    pub fn closed(&mut self, op: &Close, answer: Result<Answer<Closed>>, now: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let answer = self.heard(&op.key, op.stamp.conn, op.stamp.rev, answer, now);
+        if let Some(Closed::Ok { .. } | Closed::Superseded { .. }) = answer {
+            self.drop_session(&op.key);
+            let word = Word::Closed(op.reason);
+            actions.push(Action::Tell(op.key.clone(), op.stamp.conn, word));
+        }
+        actions.extend(self.healed());
+        actions
+    }
+
+    /// The answer to a renewal.
+    pub fn renewed(&mut self, answer: Result<Answer<Renewed>>, now: u64) -> Vec<Action> {
+        let Some(renewing) = self.renewing.take() else {
+            return Vec::new();
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.failed();
+                return Vec::new();
+            }
+        };
+        self.answered(answer.epoch, now);
+        self.renewed_at = now;
+        if renewing.incarnation == self.incarnation {
+            match answer.value {
+                Renewed::Gone if self.used => self.take_new_incarnation(),
+                Renewed::Gone => {}
+                Renewed::Ok { held } => self.compare(held, &renewing),
+            }
+        }
+        self.healed()
+    }
+
+    /// The number is right if connected ≤ held ≤ connected + ending. Wrong twice, with nothing
+    /// under way, and all is opened again.
+    fn compare(&mut self, held: u64, renewing: &Renewing) {
+        if !renewing.quiet || renewing.operations != self.operations || !self.quiet() {
+            return;
+        }
+        let (least, most) = (self.connected() as u64, self.sessions.len() as u64);
+        if (least..=most).contains(&held) {
+            self.mismatches = 0;
+            return;
+        }
+        self.mismatches += 1;
+        if self.mismatches >= 2 {
+            self.take_new_incarnation();
+        }
+    }
+
+    fn quiet(&self) -> bool {
+        self.sessions
+            .values()
+            .all(|s| s.in_flight.is_none() && !s.wants_something())
+    }
+
+    fn calm(&self, now: u64) -> bool {
+        self.failures <= 1 && now >= self.calm_at
+    }
+
+    fn current(&mut self, key: &SessionKey, conn: Conn) -> Option<&mut Held> {
+        self.sessions.get_mut(key).filter(|held| held.conn == conn)
+    }
+
+    fn forget_end(&mut self, key: &SessionKey) {
+        if let Some(Held {
+            phase: Phase::Ending(_, at),
+            ..
+        }) = self.sessions.get(key)
+        {
+            self.ending.remove(&(*at, key.clone()));
+        }
+    }
+
+    fn drop_session(&mut self, key: &SessionKey) {
+        self.forget_end(key);
+        self.sessions.remove(key);
+    }
+
+    fn failed(&mut self) {
+        self.failures += 1;
+    }
+
+    /// The shard answered: notes its epoch and its health.
+    fn answered(&mut self, epoch: u64, now: u64) {
+        if self.failures > 1 {
+            self.calm_at = now + self.times.calm_ms;
+        }
+        self.failures = 0;
+        if epoch > self.epoch {
+            let first = self.epoch == 0;
+            self.epoch = epoch;
+            if !first {
+                self.calm_at = now + self.times.calm_ms;
+                self.take_new_incarnation();
+            }
+        }
+    }
+
+    /// Takes the answer if it is to the operation under way of this connection.
+    fn heard<T>(
+        &mut self,
+        key: &SessionKey,
+        conn: Conn,
+        rev: u64,
+        answer: Result<Answer<T>>,
+        now: u64,
+    ) -> Option<T> {
+        let ours = self
+            .sessions
+            .get_mut(key)
+            .filter(|held| held.conn == conn && held.in_flight == Some(rev));
+        if let Some(held) = ours {
+            held.in_flight = None;
+            if answer.is_err() {
+                held.again();
+                self.retries.push(key.clone());
+            }
+        } else if answer.is_ok() {
+            // Late, of a connection that was replaced: it still tells the epoch.
+            let answer = answer.ok()?;
+            self.answered(answer.epoch, now);
+            return None;
+        }
+        match answer {
+            Ok(answer) => {
+                self.answered(answer.epoch, now);
+                Some(answer.value)
+            }
+            Err(_) => {
+                self.failed();
+                None
+            }
+        }
+    }
+
+    fn take_new_incarnation(&mut self) {
+        self.number += 1;
+        // The node's id had room for the first number, and they are written in hexadecimal.
+        let Ok(incarnation) = Incarnation::of(&self.node, self.number) else {
+            return;
+        };
+        self.incarnation = incarnation;
+        self.used = false;
+        self.mismatches = 0;
+        let connected = self
+            .sessions
+            .values_mut()
+            .filter(|s| s.phase == Phase::Connected);
+        connected.for_each(Held::reopen);
+    }
+
+    /// Sends what a new incarnation made necessary.
+    fn healed(&mut self) -> Vec<Action> {
+        if self.used || self.drain.is_some() {
+            return Vec::new();
+        }
+        let wanting = self.sessions.iter().filter(|(_, s)| s.wants_open());
+        let keys: Vec<_> = wanting.map(|(key, _)| key.clone()).collect();
+        keys.iter().flat_map(|key| self.send(key)).collect()
+    }
+
+    /// The next operation of a session, unless one is under way.
+    fn send(&mut self, key: &SessionKey) -> Vec<Action> {
+        let (incarnation, number) = (self.incarnation.clone(), self.number);
+        let Some(held) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let Some(action) = held.next(key, incarnation, number) else {
+            return Vec::new();
+        };
+        self.operations += 1;
+        self.used |= matches!(action, Action::Open(_));
+        vec![action]
+    }
+}

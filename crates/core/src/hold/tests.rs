@@ -1,0 +1,310 @@
+//! The rules of a hold, one by one, with answers given by hand.
+
+use super::*;
+use crate::{DeviceId, Holder, Meta, Stamp, TenantId, UserId, UserKey, store::StoreError};
+
+const TIMES: HoldTimes = HoldTimes {
+    renew_ms: 5000,
+    calm_ms: 10_000,
+};
+
+fn hold() -> Hold {
+    Hold::new(NodeId::new("gw").unwrap(), 1, TIMES, 0).unwrap()
+}
+
+fn key(n: u8) -> SessionKey {
+    let owner = UserKey::new(
+        TenantId::new("t").unwrap(),
+        UserId::new(format!("u{n}")).unwrap(),
+    );
+    SessionKey::new(owner, DeviceId::new("d").unwrap())
+}
+
+fn conn(n: u64) -> Conn {
+    Conn::new(n).unwrap()
+}
+
+fn state(n: u8) -> State {
+    State {
+        meta: Some(Meta::trusted(n.to_string())),
+        ..State::default()
+    }
+}
+
+fn ok<T>(epoch: u64, value: T) -> Result<Answer<T>> {
+    Ok(Answer {
+        epoch,
+        at: 0,
+        value,
+    })
+}
+
+fn down<T>() -> Result<Answer<T>> {
+    Err(StoreError::Unavailable("down".into()))
+}
+
+fn recorded(op: &Open) -> Opened {
+    let session = Session {
+        holder: Holder::Gateway(op.holder.clone()),
+        stamp: op.stamp,
+        opened_at: 77,
+        state: op.state.clone(),
+    };
+    Opened::Ok {
+        session: Box::new(session),
+        prefs: Prefs::default(),
+        committed: true,
+    }
+}
+
+fn opens(actions: &[Action]) -> Vec<Open> {
+    let open = |a: &Action| {
+        if let Action::Open(op) = a {
+            Some(op.clone())
+        } else {
+            None
+        }
+    };
+    actions.iter().filter_map(open).collect()
+}
+
+fn closes(actions: &[Action]) -> Vec<Close> {
+    let close = |a: &Action| {
+        if let Action::Close(op) = a {
+            Some(op.clone())
+        } else {
+            None
+        }
+    };
+    actions.iter().filter_map(close).collect()
+}
+
+/// A hold with this many recorded sessions in epoch 1.
+fn with_sessions(count: u8) -> Hold {
+    let mut hold = hold();
+    for n in 0..count {
+        let sent = opens(&hold.hello(key(n), conn(10), state(n), None));
+        hold.opened(&sent[0], ok(1, recorded(&sent[0])), 0);
+    }
+    hold.tick(0);
+    hold.renewed(ok(1, Renewed::Ok { held: count.into() }), 0);
+    hold
+}
+
+#[test]
+fn operations_of_a_session_are_serial_and_the_newest_state_wins() {
+    let mut hold = hold();
+    let sent = opens(&hold.hello(key(1), conn(10), state(1), None));
+    assert_eq!(
+        sent[0].stamp,
+        Stamp {
+            conn: conn(10),
+            rev: 1
+        }
+    );
+    assert!(hold.set(&key(1), conn(10), state(2), None).is_empty());
+    assert!(hold.set(&key(1), conn(10), state(3), None).is_empty());
+    let after = hold.opened(&sent[0], ok(1, recorded(&sent[0])), 0);
+    let Some(Action::Alter(alter)) = after.last() else {
+        panic!("{after:?}")
+    };
+    assert_eq!((alter.stamp.rev, &alter.state), (2, &state(3)));
+}
+
+#[test]
+fn what_was_not_answered_is_sent_again_with_a_higher_rev() {
+    let mut hold = hold();
+    let sent = opens(&hold.hello(key(1), conn(10), state(1), None));
+    assert!(hold.opened(&sent[0], down(), 5).is_empty());
+    let again = opens(&hold.tick(1000));
+    assert_eq!(again[0].stamp.rev, 2);
+    // The first arrives after all: not the one that is waited for.
+    assert!(
+        hold.opened(&sent[0], ok(1, recorded(&sent[0])), 6)
+            .is_empty()
+    );
+    assert_eq!(
+        hold.opened(&again[0], ok(1, recorded(&again[0])), 7).len(),
+        1
+    );
+}
+
+#[test]
+fn a_new_epoch_opens_all_connected_under_a_new_incarnation() {
+    let mut hold = with_sessions(3);
+    let old = hold.incarnation().clone();
+    hold.end(&key(2), conn(10), Reason::Disconnect, 60_000);
+    hold.tick(6000);
+    let again = opens(&hold.renewed(ok(2, Renewed::Gone), 6000));
+    assert_eq!(again.len(), 2, "not the one that lingers");
+    for op in &again {
+        assert_ne!(op.holder, old);
+        assert_eq!(
+            (op.stamp.rev, op.opened_at),
+            (2, 77),
+            "with the times the store gave"
+        );
+    }
+    // It goes on under that one.
+    for op in &again {
+        let told = hold.opened(op, ok(2, recorded(op)), 6001);
+        assert!(opens(&told).is_empty());
+    }
+    hold.tick(12_000);
+    assert!(
+        hold.renewed(ok(2, Renewed::Ok { held: 2 }), 12_000)
+            .is_empty()
+    );
+}
+
+#[test]
+fn gone_opens_everything_again_also_when_an_open_hears_it() {
+    let mut hold = with_sessions(2);
+    let sent = opens(&hold.hello(key(9), conn(10), state(9), None));
+    let again = opens(&hold.opened(&sent[0], ok(1, Opened::Gone), 10));
+    assert_eq!(
+        again.len(),
+        3,
+        "all that the old incarnation held, and the new one"
+    );
+    assert!(again.iter().all(|op| op.holder == *hold.incarnation()));
+}
+
+#[test]
+fn a_number_that_is_wrong_twice_opens_everything_again() {
+    let mut hold = with_sessions(2);
+    hold.tick(6000);
+    assert!(
+        hold.renewed(ok(1, Renewed::Ok { held: 1 }), 6000)
+            .is_empty(),
+        "once is a race"
+    );
+    hold.tick(12_000);
+    assert_eq!(
+        opens(&hold.renewed(ok(1, Renewed::Ok { held: 1 }), 12_000)).len(),
+        2
+    );
+}
+
+#[test]
+fn lingering_ones_may_be_held_or_not() {
+    let mut hold = with_sessions(3);
+    hold.end(&key(0), conn(10), Reason::Disconnect, 600_000);
+    for (at, held) in [(6000, 2), (12_000, 3), (18_000, 2)] {
+        hold.tick(at);
+        assert!(hold.renewed(ok(1, Renewed::Ok { held }), at).is_empty());
+    }
+}
+
+#[test]
+fn closes_wait_while_the_shard_does_not_answer_and_a_while_after() {
+    let mut hold = with_sessions(1);
+    hold.end(&key(0), conn(10), Reason::Disconnect, 10_400);
+    for at in [5000, 10_000] {
+        hold.tick(at);
+        hold.renewed(down(), at);
+    }
+    assert!(
+        closes(&hold.tick(10_500)).is_empty(),
+        "the shard is in doubt"
+    );
+    hold.tick(15_000);
+    hold.renewed(ok(1, Renewed::Ok { held: 1 }), 15_000);
+    assert!(
+        closes(&hold.tick(24_999)).is_empty(),
+        "whoever reconnected elsewhere comes first"
+    );
+    let sent = closes(&hold.tick(25_000));
+    assert_eq!(sent[0].reason, Reason::Disconnect);
+}
+
+#[test]
+fn a_goodbye_does_not_wait() {
+    let mut hold = with_sessions(1);
+    for at in [5000, 10_000] {
+        hold.tick(at);
+        hold.renewed(down(), at);
+    }
+    let sent = closes(&hold.end(&key(0), conn(10), Reason::Leave, 10_001));
+    let told = hold.closed(&sent[0], ok(1, Closed::Ok { committed: true }), 10_002);
+    assert_eq!(
+        told,
+        [Action::Tell(key(0), conn(10), Word::Closed(Reason::Leave))]
+    );
+    assert_eq!(hold.sessions().count(), 0);
+}
+
+#[test]
+fn a_newer_connection_of_the_device_replaces_the_older_one() {
+    let mut hold = with_sessions(1);
+    let actions = hold.hello(key(0), conn(11), state(5), None);
+    assert_eq!(actions[0], Action::Tell(key(0), conn(10), Word::Replaced));
+    assert_eq!(
+        opens(&actions)[0].stamp,
+        Stamp {
+            conn: conn(11),
+            rev: 1
+        }
+    );
+    let late = hold.hello(key(0), conn(10), state(5), None);
+    assert_eq!(
+        late,
+        [Action::Tell(key(0), conn(10), Word::Superseded(conn(11)))]
+    );
+    assert!(
+        hold.end(&key(0), conn(10), Reason::Leave, 0).is_empty(),
+        "its close is not ours"
+    );
+}
+
+#[test]
+fn superseded_says_whether_it_was_ever_let_in() {
+    let mut hold = with_sessions(1);
+    let sent = opens(&hold.hello(key(7), conn(3), state(7), None));
+    let told = hold.opened(&sent[0], ok(1, Opened::Superseded { conn: conn(9) }), 1);
+    assert_eq!(
+        told,
+        [Action::Tell(key(7), conn(3), Word::Superseded(conn(9)))]
+    );
+    let Action::Alter(alter) = hold.set(&key(0), conn(10), state(4), None).remove(0) else {
+        panic!("no change")
+    };
+    let told = hold.altered(&alter, ok(1, Altered::Superseded { conn: conn(12) }), 2);
+    assert_eq!(told, [Action::Tell(key(0), conn(10), Word::Replaced)]);
+}
+
+#[test]
+fn a_change_of_an_unknown_session_opens_it_with_its_newest_state() {
+    let mut hold = with_sessions(1);
+    let Action::Alter(alter) = hold.set(&key(0), conn(10), state(4), None).remove(0) else {
+        panic!("no change")
+    };
+    hold.set(&key(0), conn(10), state(5), None);
+    let again = opens(&hold.altered(&alter, ok(1, Altered::Unknown), 1));
+    assert_eq!((again[0].stamp.rev, &again[0].state), (3, &state(5)));
+}
+
+#[test]
+fn one_that_was_silent_and_speaks_is_opened_again_if_the_others_were() {
+    let mut hold = with_sessions(2);
+    hold.end(&key(0), conn(10), Reason::Timeout, 60_000);
+    assert!(hold.spoke(&key(0), conn(10)).is_empty());
+    hold.end(&key(0), conn(10), Reason::Timeout, 60_000);
+    hold.tick(6000);
+    hold.renewed(ok(2, Renewed::Gone), 6000);
+    assert_eq!(opens(&hold.spoke(&key(0), conn(10))).len(), 1);
+}
+
+#[test]
+fn a_drain_is_the_last_renewal() {
+    let mut hold = with_sessions(1);
+    let last = hold.drain(30_000);
+    assert_eq!(
+        last,
+        [Action::Renew(
+            hold.incarnation().clone(),
+            Lease::Drain(30_000)
+        )]
+    );
+    assert!(hold.tick(100_000).is_empty());
+}
