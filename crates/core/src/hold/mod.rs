@@ -22,6 +22,9 @@ use crate::{
     store::{Alter, Altered, Answer, Close, Closed, Lease, Open, Opened, Renewed, Result},
 };
 
+/// Before what was not answered is sent again: the store itself has tried for a while.
+const RETRY_MS: u64 = 100;
+
 /// Times of a hold, ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldTimes {
@@ -90,6 +93,7 @@ pub struct Hold {
     drain: Option<u64>,
     /// What was not answered, to be sent again at the next tick.
     retries: Vec<SessionKey>,
+    retry_at: u64,
 }
 
 #[derive(Debug)]
@@ -129,6 +133,7 @@ impl Hold {
             operations: 0,
             drain: None,
             retries: Vec::new(),
+            retry_at: 0,
         })
     }
 
@@ -261,7 +266,7 @@ impl Hold {
         )]
     }
 
-    /// What is due. To be called about once per second, or at [`next`](Self::next).
+    /// What is due. To be called at [`next`](Self::next).
     pub fn tick(&mut self, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.drain.is_none() && self.renewing.is_none() && now >= self.renew_at {
@@ -286,18 +291,29 @@ impl Hold {
                 }
             }
         }
-        for key in std::mem::take(&mut self.retries) {
-            actions.extend(self.send(&key));
+        if now >= self.retry_at {
+            for key in std::mem::take(&mut self.retries) {
+                actions.extend(self.send(&key));
+            }
         }
         actions
     }
 
-    /// When [`tick`](Self::tick) has something to do, at the latest.
+    /// When [`tick`](Self::tick) has something to do next; it may be in the past.
     #[must_use]
     pub fn next(&self) -> u64 {
-        self.ending
-            .first()
-            .map_or(self.renew_at, |(at, _)| self.renew_at.min(*at))
+        let renew = self.drain.is_none() && self.renewing.is_none();
+        let renew = if renew { self.renew_at } else { u64::MAX };
+        let retry = if self.retries.is_empty() {
+            u64::MAX
+        } else {
+            self.retry_at
+        };
+        let end = match self.ending.first() {
+            Some((at, _)) if self.failures <= 1 => (*at).max(self.calm_at),
+            _ => u64::MAX,
+        };
+        renew.min(retry).min(end)
     }
 
     /// The answer to an open.
@@ -505,6 +521,7 @@ impl Hold {
             if answer.is_err() {
                 held.again();
                 self.retries.push(key.clone());
+                self.retry_at = now + RETRY_MS;
             }
         } else if answer.is_ok() {
             // Late, of a connection that was replaced: it still tells the epoch.

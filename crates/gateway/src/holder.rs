@@ -1,0 +1,350 @@
+//! Keeps a gateway's sessions in the store: one task per shard around the rules of
+//! `core::hold`, so that a shard that hangs holds up nobody else.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use adsum_core::{
+    Conn, IdError, NodeId, Origin, Prefs, Reason, SessionKey, State,
+    hold::{Action, Hold, HoldTimes, Word},
+    store::{Alter, Altered, Answer, Close, Closed, Open, Opened, Renewed, Result, Shard, Store},
+};
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
+use tokio_util::task::TaskTracker;
+
+/// Operations of one shard under way at a time; the others wait their turn.
+const UNDER_WAY: usize = 128;
+
+/// A task that has nothing to do looks up now and then all the same.
+const LONGEST_WAIT_MS: u64 = 60_000;
+
+/// Times and bounds of a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HolderConfig {
+    /// Between two renewals of a shard.
+    pub renew: Duration,
+    /// How long closes wait after a shard was in doubt: the linger time.
+    pub calm: Duration,
+    /// Requests waiting for one shard; past that the caller is told to come back later.
+    pub backlog: usize,
+}
+
+/// What happens to sessions is told here, from the shards' tasks: must not block.
+pub type Tell = Arc<dyn Fn(SessionKey, Conn, Word) + Send + Sync>;
+
+/// A shard has too many requests waiting; trying again later helps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many operations wait for this shard; retry")]
+pub struct Busy;
+
+enum Request {
+    Hello(SessionKey, Conn, Box<State>, Option<Origin>),
+    Set(SessionKey, Conn, Box<State>, Option<Origin>),
+    Prefer(SessionKey, Prefs),
+    End(SessionKey, Conn, Reason, Duration),
+    Spoke(SessionKey, Conn),
+    Drain(Duration, oneshot::Sender<()>),
+    Count(oneshot::Sender<usize>),
+}
+
+/// A gateway's sessions in all shards. Its tasks end with the last clone.
+#[derive(Clone)]
+pub struct Holder {
+    store: Arc<dyn Store>,
+    shards: Arc<[mpsc::Sender<Request>]>,
+}
+
+impl Holder {
+    /// Begins to renew. `number` must be higher than any that this node id used before.
+    ///
+    /// # Errors
+    /// When the node's id is too long to make incarnations of it.
+    pub fn start(
+        store: Arc<dyn Store>,
+        node: &NodeId,
+        number: u64,
+        config: HolderConfig,
+        tell: &Tell,
+        tracker: &TaskTracker,
+    ) -> std::result::Result<Self, IdError> {
+        let times = HoldTimes {
+            renew_ms: ms(config.renew),
+            calm_ms: ms(config.calm),
+        };
+        let start = Instant::now();
+        let mut shards = Vec::new();
+        for shard in 0..store.shards() {
+            let (requests, inbox) = mpsc::channel(config.backlog);
+            let hold = Hold::new(node.clone(), number, times, jitter(shard, times.renew_ms))?;
+            let task = Task {
+                shard,
+                store: store.clone(),
+                hold,
+                tell: tell.clone(),
+                start,
+                waiting: VecDeque::new(),
+                under_way: FuturesUnordered::new(),
+            };
+            tracker.spawn(task.run(inbox));
+            shards.push(requests);
+        }
+        Ok(Self {
+            store,
+            shards: shards.into(),
+        })
+    }
+
+    /// A client said hello.
+    ///
+    /// # Errors
+    /// When its shard has too much to do.
+    pub fn hello(
+        &self,
+        key: SessionKey,
+        conn: Conn,
+        state: State,
+        origin: Option<Origin>,
+    ) -> std::result::Result<(), Busy> {
+        self.ask(
+            &key.clone(),
+            Request::Hello(key, conn, Box::new(state), origin),
+        )
+    }
+
+    /// A connected client changed what it says of itself.
+    ///
+    /// # Errors
+    /// When its shard has too much to do.
+    pub fn set(
+        &self,
+        key: SessionKey,
+        conn: Conn,
+        state: State,
+        origin: Option<Origin>,
+    ) -> std::result::Result<(), Busy> {
+        self.ask(
+            &key.clone(),
+            Request::Set(key, conn, Box::new(state), origin),
+        )
+    }
+
+    /// New preferences of a session's owner.
+    ///
+    /// # Errors
+    /// When its shard has too much to do.
+    pub fn prefer(&self, key: SessionKey, prefs: Prefs) -> std::result::Result<(), Busy> {
+        self.ask(&key.clone(), Request::Prefer(key, prefs))
+    }
+
+    /// Ends a session: a goodbye at once, anything else after `linger`.
+    ///
+    /// # Errors
+    /// When its shard has too much to do: the session is still held.
+    pub fn end(
+        &self,
+        key: SessionKey,
+        conn: Conn,
+        reason: Reason,
+        linger: Duration,
+    ) -> std::result::Result<(), Busy> {
+        self.ask(&key.clone(), Request::End(key, conn, reason, linger))
+    }
+
+    /// A client that was believed silent spoke after all.
+    ///
+    /// # Errors
+    /// When its shard has too much to do.
+    pub fn spoke(&self, key: SessionKey, conn: Conn) -> std::result::Result<(), Busy> {
+        self.ask(&key.clone(), Request::Spoke(key, conn))
+    }
+
+    /// Leaves a last deadline behind in every shard, and waits until they have it.
+    pub async fn drain(&self, lease: Duration) {
+        let mut drained = Vec::new();
+        for shard in &*self.shards {
+            let (done, wait) = oneshot::channel();
+            if shard.send(Request::Drain(lease, done)).await.is_ok() {
+                drained.push(wait);
+            }
+        }
+        futures::future::join_all(drained).await;
+    }
+
+    /// How many sessions are connected.
+    pub async fn connected(&self) -> usize {
+        let mut counts = Vec::new();
+        for shard in &*self.shards {
+            let (reply, count) = oneshot::channel();
+            if shard.send(Request::Count(reply)).await.is_ok() {
+                counts.push(count);
+            }
+        }
+        let counts = futures::future::join_all(counts).await;
+        counts.into_iter().filter_map(std::result::Result::ok).sum()
+    }
+
+    fn ask(&self, key: &SessionKey, request: Request) -> std::result::Result<(), Busy> {
+        let shard = usize::from(self.store.shard_of(&key.owner));
+        self.shards[shard].try_send(request).map_err(|_| Busy)
+    }
+}
+
+/// Renewals of the shards are spread over the interval.
+fn jitter(shard: Shard, renew_ms: u64) -> u64 {
+    u64::from(shard).wrapping_mul(0x9e37_79b9_7f4a_7c15) % renew_ms.max(1)
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// An answer of the store, with what it answers.
+enum Heard {
+    Opened(Open, Result<Answer<Opened>>),
+    Altered(Alter, Result<Answer<Altered>>),
+    Closed(Close, Result<Answer<Closed>>),
+    Renewed(Result<Answer<Renewed>>),
+    Drained(oneshot::Sender<()>),
+}
+
+struct Task {
+    shard: Shard,
+    store: Arc<dyn Store>,
+    hold: Hold,
+    tell: Tell,
+    start: Instant,
+    waiting: VecDeque<Action>,
+    under_way: FuturesUnordered<BoxFuture<'static, Heard>>,
+}
+
+impl Task {
+    fn now(&self) -> u64 {
+        ms(self.start.elapsed())
+    }
+
+    async fn run(mut self, mut inbox: mpsc::Receiver<Request>) {
+        loop {
+            let wait = self
+                .hold
+                .next()
+                .saturating_sub(self.now())
+                .clamp(1, LONGEST_WAIT_MS);
+            let next = Instant::now() + Duration::from_millis(wait);
+            let actions = tokio::select! {
+                Some(heard) = self.under_way.next(), if !self.under_way.is_empty() => {
+                    self.hear(heard)
+                }
+                request = inbox.recv() => match request {
+                    Some(request) => self.take(request),
+                    None => return,
+                },
+                () = sleep_until(next) => {
+                    let now = self.now();
+                    self.hold.tick(now)
+                }
+            };
+            self.act(actions);
+        }
+    }
+
+    fn take(&mut self, request: Request) -> Vec<Action> {
+        let now = self.now();
+        match request {
+            Request::Hello(key, conn, state, origin) => self.hold.hello(key, conn, *state, origin),
+            Request::Set(key, conn, state, origin) => self.hold.set(&key, conn, *state, origin),
+            Request::Prefer(key, prefs) => {
+                self.hold.prefer(&key, prefs);
+                Vec::new()
+            }
+            Request::End(key, conn, reason, linger) => {
+                self.hold.end(&key, conn, reason, now + ms(linger))
+            }
+            Request::Spoke(key, conn) => self.hold.spoke(&key, conn),
+            Request::Drain(lease, done) => {
+                self.drain(lease, done);
+                Vec::new()
+            }
+            Request::Count(reply) => {
+                // Whoever asked may have gone.
+                let _ = reply.send(self.hold.connected());
+                Vec::new()
+            }
+        }
+    }
+
+    /// The last renewal goes before everything that waits.
+    fn drain(&mut self, lease: Duration, done: oneshot::Sender<()>) {
+        for action in self.hold.drain(ms(lease)) {
+            if let Action::Renew(incarnation, lease) = action {
+                let (store, shard) = (self.store.clone(), self.shard);
+                self.under_way.push(Box::pin(async move {
+                    if let Err(error) = store.renew(shard, &incarnation, lease).await {
+                        tracing::warn!(shard, %error, "no last deadline was left behind");
+                    }
+                    Heard::Drained(done)
+                }));
+                return;
+            }
+        }
+        let _ = done.send(());
+    }
+
+    fn hear(&mut self, heard: Heard) -> Vec<Action> {
+        let now = self.now();
+        match heard {
+            Heard::Opened(op, answer) => self.hold.opened(&op, answer, now),
+            Heard::Altered(op, answer) => self.hold.altered(&op, answer, now),
+            Heard::Closed(op, answer) => self.hold.closed(&op, answer, now),
+            Heard::Renewed(answer) => self.hold.renewed(answer, now),
+            Heard::Drained(done) => {
+                let _ = done.send(());
+                Vec::new()
+            }
+        }
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Tell(key, conn, word) => (self.tell)(key, conn, word),
+                // A renewal speaks for all others: it does not wait behind them.
+                Action::Renew(..) => self.waiting.push_front(action),
+                _ => self.waiting.push_back(action),
+            }
+        }
+        while self.under_way.len() < UNDER_WAY
+            && let Some(action) = self.waiting.pop_front()
+        {
+            if let Some(call) = self.call(action) {
+                self.under_way.push(call);
+            }
+        }
+    }
+
+    fn call(&self, action: Action) -> Option<BoxFuture<'static, Heard>> {
+        let (store, shard) = (self.store.clone(), self.shard);
+        Some(match action {
+            Action::Open(op) => Box::pin(async move {
+                let answer = store.open(op.clone()).await;
+                Heard::Opened(op, answer)
+            }),
+            Action::Alter(op) => Box::pin(async move {
+                let answer = store.alter(op.clone()).await;
+                Heard::Altered(op, answer)
+            }),
+            Action::Close(op) => Box::pin(async move {
+                let answer = store.close(op.clone()).await;
+                Heard::Closed(op, answer)
+            }),
+            Action::Renew(incarnation, lease) => {
+                Box::pin(
+                    async move { Heard::Renewed(store.renew(shard, &incarnation, lease).await) },
+                )
+            }
+            Action::Tell(..) => return None,
+        })
+    }
+}
