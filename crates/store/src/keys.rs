@@ -23,20 +23,21 @@ pub fn slot_of(tag: &str) -> u16 {
 }
 
 /// One tag per shard, in the middle of the shard's own stretch of slots: shard `s` of `n` gets
-/// the first `s<shard>.<number>` whose slot falls into the middle half of `[s, s + 1) × 16384 / n`.
-/// The middle half, so that masters that split the slots evenly never split a stretch unfairly.
+/// the first `s<shard>.<number>` whose slot falls into the middle sixteenth of
+/// `[s, s + 1) × 16384 / n`. The middle, so that masters that split the slots evenly split the
+/// shards evenly too; a sixteenth, so that it is found quickly.
 #[must_use]
 pub fn tags(shards: Shard) -> Vec<String> {
     let n = u32::from(shards.max(1));
     (0..n)
         .map(|s| {
             let (from, to) = (s * SLOTS / n, (s + 1) * SLOTS / n);
-            let quarter = (to - from) / 4;
-            let wanted = from + quarter..(to - quarter).max(from + quarter + 1);
+            let (middle, half) = ((from + to) / 2, (to - from) / 32);
+            let wanted = middle - half..=middle + half;
             (0_u32..)
                 .map(|i| format!("s{s}.{i}"))
                 .find(|tag| wanted.contains(&u32::from(slot_of(tag))))
-                // CRC-16 reaches every slot within a few ten thousand names.
+                // CRC-16 reaches every slot within some ten thousand names.
                 .unwrap_or_default()
         })
         .collect()
@@ -73,6 +74,11 @@ impl Keys {
             .into_iter()
             .map(|tag| Self::new(cluster, layout, &tag))
             .collect()
+    }
+
+    /// The key outside of all shards that says how many there are.
+    pub(crate) fn count(cluster: &str, layout: u32) -> String {
+        format!("adsum:{cluster}:{layout}:shards")
     }
 
     fn new(cluster: &str, layout: u32, tag: &str) -> Self {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use adsum_core::store::{Result, StoreError};
-use redis::{Cmd, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -163,7 +163,7 @@ impl Caller {
             let failure = match answer {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(failure)) => failure,
-                Err(_) => return Err(unavailable(cause, "no answer before the deadline")),
+                Err(_) => return Err(self.unavailable(cause)),
             };
             match failure {
                 Failure::Final(error) => return Err(error),
@@ -176,7 +176,7 @@ impl Caller {
             }
             let rest = pause.next();
             if Instant::now() + rest >= until {
-                return Err(unavailable(cause, "no time left"));
+                return Err(self.unavailable(cause));
             }
             sleep(rest).await;
         }
@@ -198,36 +198,47 @@ impl Caller {
             }
             Err(error) => error,
         };
-        if self.is_doubtful(slot, &error) {
+        if self.reaches_nobody(&error) {
+            self.link.abandon(number);
+        } else if self.is_silent(slot, &error) {
             self.link.doubt(number);
         }
         Err(judge(&error))
     }
 
-    /// A single server's connection is lost with its first error. A cluster's mends itself, but
-    /// does not notice a node that went silent.
-    fn is_doubtful(&self, slot: u16, error: &RedisError) -> bool {
-        if error.is_timeout() {
-            let silent = self.silence(slot).fetch_add(1, Relaxed) + 1;
-            if silent >= SILENCE {
-                self.silence(slot).store(0, Relaxed);
-            }
-            return silent >= SILENCE;
+    /// A single server's connection is lost with its first error; a cluster's mends itself as
+    /// long as it reaches any node.
+    fn reaches_nobody(&self, error: &RedisError) -> bool {
+        error.kind() == ErrorKind::ClusterConnectionNotFound
+            || (!self.is_cluster() && error.is_io_error() && !error.is_timeout())
+    }
+
+    /// Whether the node was silent too often. The crate does not take that for a reason to look
+    /// for another one.
+    fn is_silent(&self, slot: u16, error: &RedisError) -> bool {
+        if !error.is_timeout() {
+            return false;
         }
-        !self.is_cluster() && error.is_io_error()
+        let silent = self.silence(slot).fetch_add(1, Relaxed) + 1;
+        if silent >= SILENCE {
+            self.silence(slot).store(0, Relaxed);
+        }
+        silent >= SILENCE
+    }
+
+    fn unavailable(&self, cause: String) -> StoreError {
+        let why = [
+            cause,
+            self.link.cause(),
+            "no answer before the deadline".into(),
+        ];
+        let first = why.into_iter().find(|why| !why.is_empty());
+        StoreError::Unavailable(first.unwrap_or_default())
     }
 
     fn silence(&self, slot: u16) -> &AtomicU32 {
         &self.silent[usize::from(slot) * STRETCHES / 16_384 % STRETCHES]
     }
-}
-
-fn unavailable(cause: String, otherwise: &str) -> StoreError {
-    StoreError::Unavailable(if cause.is_empty() {
-        otherwise.into()
-    } else {
-        cause
-    })
 }
 
 /// Tries something that is no operation of a shard until the deadline.

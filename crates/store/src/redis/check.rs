@@ -16,7 +16,7 @@ use super::{
     call::Pause,
     scripts::{Args, SCRIPTS},
 };
-use crate::slot_of;
+use crate::{Keys, slot_of};
 
 /// Sharded pub/sub, `ZMSCORE` and scripts with flags.
 const OLDEST: (u32, u32) = (7, 0);
@@ -38,7 +38,7 @@ impl RedisStore {
     async fn check_shards(&self) -> Result<()> {
         let config = &self.shared.config;
         let configured = u64::from(self.options.shards);
-        let key = format!("adsum:{}:{}:shards", config.cluster, config.layout);
+        let key = Keys::count(&config.cluster, config.layout);
         let slot = slot_of(&key);
         let claim = cmd("SET").arg(&key).arg(configured).arg("NX").to_owned();
         self.shared.caller.command(slot, &claim).await?;

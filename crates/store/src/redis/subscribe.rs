@@ -14,6 +14,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
+use redis::ErrorKind;
 use tokio::{
     task::AbortHandle,
     time::{Instant, sleep, timeout},
@@ -89,6 +90,8 @@ enum Asked {
     Confirmed,
     Refused,
     Silence,
+    /// The connection reaches no node at all.
+    Nobody,
 }
 
 /// Keeps the subscriptions.
@@ -146,9 +149,13 @@ impl Keeper {
                 continue;
             }
             let since = *failing_since.get_or_insert_with(Instant::now);
-            let at_once = asked == Asked::Silence && !self.was_silent;
+            let at_once = match asked {
+                Asked::Nobody => true,
+                Asked::Silence => !self.was_silent,
+                _ => false,
+            };
             if at_once || since.elapsed() >= PATIENCE {
-                self.was_silent = asked == Asked::Silence;
+                self.was_silent = asked >= Asked::Silence;
                 return;
             }
             sleep(pause.next()).await;
@@ -187,15 +194,19 @@ impl Keeper {
             Ok(Ok(false)) => Asked::Refused,
             Ok(Err(error)) => {
                 debug!(channel = %name, %error, "cannot subscribe");
-                if error.is_timeout() {
-                    Asked::Silence
-                } else {
-                    Asked::Refused
-                }
+                judge(&error)
             }
             Err(_) => Asked::Silence,
         };
         self.channels.lose(&name);
         asked
+    }
+}
+
+fn judge(error: &redis::RedisError) -> Asked {
+    match error.kind() {
+        ErrorKind::ClusterConnectionNotFound => Asked::Nobody,
+        _ if error.is_timeout() => Asked::Silence,
+        _ => Asked::Refused,
     }
 }
