@@ -238,7 +238,7 @@ pub async fn numbers_go_on_after_a_loss_in_a_new_epoch(labs: &dyn Labs) {
 /// A node with another number of shards would look for people in the wrong places. Every node
 /// checks at its start; and where two of them meet in a shard, each operation does.
 pub async fn a_wrong_number_of_shards_is_refused(labs: &dyn Labs) {
-    // The first shard of two and the first of three have the same keys in Redis.
+    // A caller of the same keys that counts otherwise: hash tags alone would keep them apart.
     let kit = Kit::with(
         labs,
         Options {

@@ -39,7 +39,6 @@ enum Site {
 pub(crate) struct RedisLab {
     options: Options,
     clock: Arc<AtomicU64>,
-    config: RedisConfig,
     store: RedisStore,
     tapes: Arc<Vec<Mutex<Tape>>>,
 }
@@ -117,11 +116,10 @@ impl Labs for RedisLabs {
             };
             tapes.push(Mutex::new(tape));
         }
-        let store = RedisStore::connect(config.clone()).await.expect("a store");
+        let store = RedisStore::connect(config).await.expect("a store");
         Box::new(RedisLab {
             options,
             clock,
-            config,
             store,
             tapes: Arc::new(tapes),
         })
@@ -213,11 +211,7 @@ impl Lab for RedisLab {
     }
 
     async fn caller_with(&self, options: Options) -> Arc<dyn Store> {
-        let config = RedisConfig {
-            options,
-            ..self.config.clone()
-        };
-        let store = RedisStore::connect(config).await.expect("a store");
+        let store = self.store.handle_with(options);
         Arc::new(Recorded::new(store, self.tapes.clone()))
     }
 
