@@ -157,17 +157,17 @@ impl Default for Listen {
 /// Certificates (PEM) of the feed: all three, or none. Both sides show theirs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct FeedTls {
+pub struct FeedTls {
     /// Whom to trust: the authority that signed the certificates of this cluster's nodes.
-    pub(crate) ca: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
     /// This node's certificate.
-    pub(crate) cert: Option<PathBuf>,
+    pub cert: Option<PathBuf>,
     /// The key of `cert`.
-    pub(crate) key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
     /// The name to expect in other nodes' certificates, if it is not their host.
-    pub(crate) domain: Option<String>,
+    pub domain: Option<String>,
     /// Listen beyond this machine without certificates, where the network itself is private.
-    pub(crate) plaintext: bool,
+    pub plaintext: bool,
 }
 
 /// Every time constant, in ms.
@@ -263,7 +263,7 @@ impl Default for Bounds {
         Self {
             log_len: 10_000,
             log_bytes: 16 << 20,
-            sweep_limit: 500,
+            sweep_limit: 100,
             feed_replicas: 2,
             feed_queue: 50_000,
             feed_history: 20_000,

@@ -11,7 +11,7 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
 
-use crate::config::FeedTls;
+pub use crate::config::FeedTls;
 
 /// What may be under way in a pipe through memory.
 const PIPE: usize = 256 * 1024;
@@ -20,7 +20,7 @@ const BACKLOG: usize = 16;
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Where gateways come in.
-pub(crate) enum Incoming {
+pub enum Incoming {
     /// From other processes.
     Tcp(TcpListener),
     /// From this one.
@@ -29,7 +29,10 @@ pub(crate) enum Incoming {
 
 impl Incoming {
     /// The address to be told to others; none is needed in memory.
-    pub(crate) fn address(&self) -> Result<Option<SocketAddr>> {
+    ///
+    /// # Errors
+    /// When the listener has none.
+    pub fn address(&self) -> Result<Option<SocketAddr>> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Some).context("listen.feed"),
             Self::Memory(_) => Ok(None),
@@ -38,7 +41,8 @@ impl Incoming {
 }
 
 /// Two ends that meet in this process.
-pub(crate) fn in_memory() -> (Incoming, Connector) {
+#[must_use]
+pub fn in_memory() -> (Incoming, Connector) {
     let (dial, incoming) = mpsc::channel(BACKLOG);
     let connector = feed::memory(move |_| {
         let (ours, theirs) = tokio::io::duplex(PIPE);
@@ -50,7 +54,10 @@ pub(crate) fn in_memory() -> (Incoming, Connector) {
 }
 
 /// Serves the feed until cancelled.
-pub(crate) fn serve(
+///
+/// # Errors
+/// When the certificates can't be read or used.
+pub fn serve(
     dispatcher: &Dispatcher,
     incoming: Incoming,
     tls: &FeedTls,
@@ -89,7 +96,10 @@ pub(crate) fn serve(
 }
 
 /// Reaches dispatchers in other processes.
-pub(crate) fn over_tcp(tls: &FeedTls) -> Result<Connector> {
+///
+/// # Errors
+/// When the certificates can't be read.
+pub fn over_tcp(tls: &FeedTls) -> Result<Connector> {
     Ok(feed::tcp(client_tls(tls)?))
 }
 

@@ -136,6 +136,11 @@ impl ShardRing {
 pub struct Placement {
     orders: Vec<Vec<usize>>,
     owners: Vec<usize>,
+    /// The shards in the order of their hashes, so that none is favoured by its number and a
+    /// change of members disturbs few.
+    turns: Vec<usize>,
+    /// The nodes' hashes: who comes first among equals.
+    ties: Vec<u64>,
 }
 
 impl Placement {
@@ -146,29 +151,83 @@ impl Placement {
         let orders: Vec<_> = (0..shards)
             .map(|s| ring.successors(format!("shard-{s}").as_bytes()))
             .collect();
-        let most = bound(usize::from(shards), names.len());
-        let mut load = vec![0; names.len()];
-        let owners = if names.is_empty() {
-            Vec::new()
-        } else {
-            // Shards are placed in the order of their hashes, so that none is favoured by its
-            // number and a change of members disturbs few.
-            let mut turns: Vec<_> = (0..usize::from(shards)).collect();
-            turns.sort_unstable_by_key(|s| xxh3_64(format!("shard-{s}").as_bytes()));
-            let mut owners = vec![0; usize::from(shards)];
-            for shard in turns {
-                // The bound is above the mean, so somebody has room.
-                let owner = orders[shard]
-                    .iter()
-                    .copied()
-                    .find(|&n| load[n] < most)
-                    .unwrap_or(0);
-                load[owner] += 1;
-                owners[shard] = owner;
-            }
-            owners
+        let mut turns: Vec<_> = (0..usize::from(shards)).collect();
+        turns.sort_unstable_by_key(|s| xxh3_64(format!("shard-{s}").as_bytes()));
+        let ties = names.iter().map(|n| xxh3_64(n.as_ref().as_bytes()));
+        let mut placement = Self {
+            orders,
+            owners: Vec::new(),
+            turns,
+            ties: ties.collect(),
         };
-        Self { orders, owners }
+        placement.place();
+        placement
+    }
+
+    fn place(&mut self) {
+        if self.ties.is_empty() {
+            return;
+        }
+        let most = bound(self.orders.len(), self.ties.len());
+        let mut load = vec![0; self.ties.len()];
+        self.owners = vec![0; self.orders.len()];
+        for &shard in &self.turns {
+            // The bound is above the mean, so somebody has room.
+            let mut order = self.orders[shard].iter().copied();
+            let owner = order.find(|&n| load[n] < most).unwrap_or(0);
+            load[owner] += 1;
+            self.owners[shard] = owner;
+        }
+    }
+
+    /// Places the shards anew, and leaves them where they are as far as possible: what has no
+    /// node goes to whoever has the fewest, and then only as many move as it takes for nobody to
+    /// be above the bound, or below the mean rounded down. So one node more or less moves its
+    /// share, whatever the names; the ring alone can't promise that. Every node that knows the
+    /// same names and the same `current` nodes comes to the same placement; a placement that is
+    /// good is left as it is, and one that is half carried out leads to the same end.
+    pub fn keep(&mut self, current: impl Fn(Shard) -> Option<usize>) {
+        let nodes = self.ties.len();
+        if nodes == 0 {
+            return;
+        }
+        let (most, least) = (bound(self.orders.len(), nodes), self.orders.len() / nodes);
+        let mut load = vec![0; nodes];
+        let known = |s: usize| current(Shard::try_from(s).ok()?).filter(|n| *n < nodes);
+        let mut owners: Vec<_> = (0..self.orders.len()).map(known).collect();
+        owners.iter().flatten().for_each(|n| load[*n] += 1);
+        for &shard in &self.turns {
+            if owners[shard].is_none() {
+                let by_load = |n: &&usize| load[**n];
+                // The first of those with the fewest, in the order of the ring.
+                let owner = self.orders[shard].iter().min_by_key(by_load).copied();
+                owners[shard] = owner;
+                owner.into_iter().for_each(|n| load[n] += 1);
+            }
+        }
+        loop {
+            let by_load = |n: &usize| (load[*n], self.ties[*n]);
+            let (poor, rich) = (
+                (0..nodes).min_by_key(by_load),
+                (0..nodes).max_by_key(by_load),
+            );
+            let (Some(poor), Some(rich)) = (poor, rich) else {
+                break;
+            };
+            if load[rich] <= most && load[poor] >= least {
+                break;
+            }
+            // Of what the rich has, that for which the poor comes first on the ring.
+            let rank = |s: &&usize| self.orders[**s].iter().position(|n| *n == poor);
+            let theirs = self.turns.iter().filter(|s| owners[**s] == Some(rich));
+            let Some(&shard) = theirs.min_by_key(rank) else {
+                break;
+            };
+            owners[shard] = Some(poor);
+            load[rich] -= 1;
+            load[poor] += 1;
+        }
+        self.owners = owners.into_iter().map(Option::unwrap_or_default).collect();
     }
 
     /// The node that should serve the shard; `None` if there are no nodes.
@@ -282,6 +341,77 @@ mod tests {
                 count + 1
             );
             assert!(moved as f64 <= share + 16.0, "{count}: {moved}");
+        }
+    }
+
+    /// Shards kept where they are, by name.
+    fn kept(names: &[String], of: &Placement, current: &[Option<String>]) -> Vec<Option<String>> {
+        let mut placement = of.clone();
+        let place = |name: &String| names.iter().position(|n| n == name);
+        placement.keep(|s| place(current[usize::from(s)].as_ref()?));
+        (0..64)
+            .map(|s| Some(names[placement.owner(s)?].clone()))
+            .collect()
+    }
+
+    /// Numbers that look random and are the same on every run.
+    fn noise(seed: u64, n: u64) -> u64 {
+        xxh3_64_with_seed(&n.to_le_bytes(), seed)
+    }
+
+    #[test]
+    fn what_is_kept_is_even_and_one_node_more_or_less_moves_its_share() {
+        let mut worst = [0; 11];
+        for seed in 0..30 {
+            let (mut names, mut current) = (Vec::new(), vec![None; 64]);
+            for step in 0..14 {
+                // A walk between one and ten nodes, each with a name of its own.
+                let (random, before) = (noise(seed, step), names.len());
+                if before < 2 || (before < 10 && random % 3 > 0) {
+                    names.push(format!("reaper-{}-{random:016x}", before % 3));
+                } else {
+                    names.remove(usize::try_from(random / 3 % before as u64).unwrap());
+                }
+                let placement = Placement::new(64, &names);
+                let next = kept(&names, &placement, &current);
+                let moved = current.iter().zip(&next).filter(|(b, a)| b != a).count();
+                let (larger, after) = (before.max(names.len()), names.len());
+                if before > 0 {
+                    assert!(moved <= bound(64, larger), "{before} to {after}: {moved}");
+                    worst[larger] = moved.max(worst[larger]);
+                }
+                for name in &names {
+                    let load = next.iter().flatten().filter(|n| *n == name).count();
+                    let even = 64 / after..=bound(64, after);
+                    assert!(even.contains(&load), "{load} of {even:?}");
+                }
+                let again = kept(&names, &placement, &next);
+                assert_eq!(again, next, "what is good is left alone");
+                current = next;
+            }
+        }
+        for (nodes, most) in worst.iter().enumerate().skip(2) {
+            let limit = bound(64, nodes);
+            println!("{nodes} nodes, or one less: at most {most} shards moved, limit {limit}");
+        }
+    }
+
+    #[test]
+    fn a_placement_that_is_half_carried_out_leads_to_the_same_end() {
+        for seed in 0..20 {
+            let mut names: Vec<_> = (0..3).map(|n| format!("n{:x}", noise(seed, n))).collect();
+            let before = kept(&names, &Placement::new(64, &names), &vec![None; 64]);
+            names.push(format!("n{:x}", noise(seed, 9)));
+            let placement = Placement::new(64, &names);
+            let end = kept(&names, &placement, &before);
+            let mut now = before.clone();
+            for shard in (0..64).filter(|s| before[*s] != end[*s]) {
+                // Given up by one, and then taken by the other.
+                now[shard] = None;
+                assert_eq!(kept(&names, &placement, &now), end, "{shard} is free");
+                now[shard].clone_from(&end[shard]);
+                assert_eq!(kept(&names, &placement, &now), end, "{shard} is taken");
+            }
         }
     }
 

@@ -34,7 +34,7 @@ type Marks = Vec<(Shard, Mark)>;
 pub(crate) enum Next {
     /// States in order, then marks.
     Batch(States, Marks),
-    /// Parts of these topics in this shard.
+    /// Ask this shard for parts of these topics, and say when they are sent.
     Parts(Shard, Vec<TopicKey>),
     /// Nothing now.
     Idle,
@@ -50,6 +50,9 @@ struct Queue {
     /// Shards whose every topic is being sent whole: no mark until that is done, since a mark
     /// says that nothing before it is missing.
     whole: BTreeSet<Shard>,
+    /// Shards that are asked for parts now, once at a time. No mark until they have answered and
+    /// that is sent: it could be ahead of the parts, which then would look outdated.
+    asked: BTreeSet<Shard>,
     /// Where the parts go on, so that a shard with many does not keep others waiting.
     turn: Shard,
     parts_turn: bool,
@@ -248,9 +251,10 @@ impl Outlet {
         }
     }
 
-    /// Parts that were asked for have been sent.
+    /// Parts that were asked for are sent now, or were wanted again.
     pub(crate) fn sent_parts(&self, shard: Shard) {
         let mut queue = self.queue();
+        queue.asked.remove(&shard);
         if queue.parts.get(&shard).is_none_or(VecDeque::is_empty) {
             queue.parts.remove(&shard);
             queue.whole.remove(&shard);
@@ -265,7 +269,7 @@ impl Queue {
         let mut marks = Vec::new();
         if self.states.is_empty() {
             self.marks.retain(|shard, mark| {
-                let held = self.whole.contains(shard);
+                let held = self.whole.contains(shard) || self.asked.contains(shard);
                 if !held {
                     marks.push((*shard, *mark));
                 }
@@ -277,14 +281,16 @@ impl Queue {
 
     fn next_parts(&mut self) -> Option<(Shard, Vec<TopicKey>)> {
         let turn = self.turn;
-        let waiting =
-            |(shard, topics): (&Shard, &VecDeque<_>)| (!topics.is_empty()).then_some(*shard);
+        let waiting = |(shard, topics): (&Shard, &VecDeque<_>)| {
+            (!topics.is_empty() && !self.asked.contains(shard)).then_some(*shard)
+        };
         let shard = self
             .parts
             .range(turn..)
             .chain(self.parts.range(..turn))
             .find_map(waiting)?;
         self.turn = shard.wrapping_add(1);
+        self.asked.insert(shard);
         let topics = self.parts.get_mut(&shard)?;
         let some = topics.len().min(PARTS);
         Some((shard, topics.drain(..some).collect()))
@@ -409,6 +415,30 @@ mod tests {
         outlet.release(1);
         outlet.serve(1, None);
         assert!(drain(&outlet).is_empty());
+    }
+
+    #[test]
+    fn a_shard_that_does_not_answer_keeps_nobody_waiting() {
+        let outlet = outlet(100);
+        outlet.know(&[topic()]);
+        for shard in [0, 1] {
+            outlet.take(shard);
+            outlet.want(shard, vec![topic()]);
+        }
+        assert!(matches!(outlet.next(), Next::Parts(0, _)));
+        assert!(matches!(outlet.next(), Next::Parts(1, _)));
+        outlet.want(0, vec![topic()]);
+        outlet.push(1, &state(5));
+        outlet.mark(0, mark(7));
+        outlet.mark(1, mark(5));
+        outlet.sent_parts(1);
+        assert_eq!(
+            drain(&outlet),
+            ["S5", "M5"],
+            "shard 0 is asked once at a time"
+        );
+        outlet.sent_parts(0);
+        assert_eq!(drain(&outlet), ["P0x1", "M7"]);
     }
 
     #[test]

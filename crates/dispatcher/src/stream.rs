@@ -8,12 +8,13 @@ use adsum_proto::{
     feed::{DispatcherFrame, GatewayFrame, gateway_frame::Frame},
     topic_from, version_from,
 };
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use crate::{
     contacts::{Lists, Sent},
-    frames,
+    frames::{self, Parts},
     interest::Interest,
     outlet::{Next, Outlet},
     shard::Ask,
@@ -95,30 +96,34 @@ impl Stream {
             .ok_or_else(|| Status::invalid_argument("no such shard"))
     }
 
-    /// Sends until the gateway goes away. Waits for it to read, never for memory.
+    /// Sends until the gateway goes away. Waits for it to read, never for memory, and never for
+    /// a shard: one that hangs must not hold up the others.
     pub(crate) async fn send(&self, out: Out) {
         let mut sent = Sent::default();
+        let mut asked = FuturesUnordered::new();
         loop {
-            let frames = match self.outlet.next() {
-                Next::Idle => {
-                    tokio::select! {
+            let answer = asked.next().now_or_never().flatten();
+            let frames = match answer {
+                Some(answer) => self.parts(answer, &mut sent),
+                None => match self.outlet.next() {
+                    Next::Idle => tokio::select! {
+                        Some(answer) = asked.next() => self.parts(answer, &mut sent),
                         () = self.outlet.ready() => continue,
                         () = out.closed() => return,
-                    }
-                }
-                Next::Batch(states, marks) => {
-                    for (_, routed) in &states {
-                        if let Presence::Here(item) = &routed.state.presence {
-                            sent.note(&routed.state.tenant, item);
+                    },
+                    Next::Batch(states, marks) => {
+                        for (_, routed) in &states {
+                            if let Presence::Here(item) = &routed.state.presence {
+                                sent.note(&routed.state.tenant, item);
+                            }
                         }
+                        frames::states(&states, &marks)
                     }
-                    frames::states(&states, &marks)
-                }
-                Next::Parts(shard, topics) => {
-                    let frames = self.parts(shard, topics, &mut sent).await;
-                    self.outlet.sent_parts(shard);
-                    frames
-                }
+                    Next::Parts(shard, topics) => {
+                        asked.push(self.ask(shard, topics));
+                        continue;
+                    }
+                },
             };
             if !frames.is_empty() && out.send(Ok(frames::batch(frames))).await.is_err() {
                 return;
@@ -143,18 +148,25 @@ impl Stream {
         frames::contacts(self.ring.shard_of(user), user, version, list)
     }
 
-    async fn parts(
-        &self,
-        shard: Shard,
-        topics: Vec<TopicKey>,
-        sent: &mut Sent,
-    ) -> Vec<adsum_proto::feed::Frame> {
+    async fn ask(&self, shard: Shard, topics: Vec<TopicKey>) -> (Shard, Option<Parts>) {
         let (reply, answer) = oneshot::channel();
         self.shards.tell(shard, Ask::Parts(topics.clone(), reply));
-        let Ok(parts) = answer.await else {
-            // The shard is too busy to answer.
-            self.outlet.want(shard, topics);
+        let parts = answer.await.ok();
+        if parts.is_none() {
+            // The shard is too busy to answer, or not loaded yet.
             tokio::time::sleep(BUSY).await;
+            self.outlet.want(shard, topics);
+        }
+        (shard, parts)
+    }
+
+    fn parts(
+        &self,
+        (shard, parts): (Shard, Option<Parts>),
+        sent: &mut Sent,
+    ) -> Vec<adsum_proto::feed::Frame> {
+        self.outlet.sent_parts(shard);
+        let Some(parts) = parts else {
             return Vec::new();
         };
         for part in &parts.parts {

@@ -3,5 +3,5 @@
 
 pub mod auth;
 pub mod feed;
-pub mod limits;
 pub mod holder;
+pub mod limits;

@@ -10,6 +10,7 @@ pub mod feed {
     pub const PROTOCOL: u32 = 1;
 }
 
+pub mod client;
 mod convert;
 
 pub use convert::{

@@ -60,7 +60,7 @@ impl Default for ReaperConfig {
             shards: 64,
             sweep_interval: Duration::from_secs(1),
             sweep_pause: Duration::from_millis(50),
-            sweep_limit: 500,
+            sweep_limit: 100,
             concurrent_sweeps: 4,
             turn: Duration::from_millis(100),
             concurrent_elections: 8,

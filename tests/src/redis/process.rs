@@ -111,6 +111,36 @@ impl RedisProcess {
         answer.with_context(|| format!("ask redis on port {}", self.port))
     }
 
+    /// From now on remembers every call that takes longer than `limit`, and forgets the others.
+    pub async fn watch_slow(&self, limit: Duration) -> Result<()> {
+        let micros = u64::try_from(limit.as_micros())?;
+        let settings = [
+            ("slowlog-log-slower-than", micros),
+            ("slowlog-max-len", 100_000),
+        ];
+        for (name, value) in settings {
+            self.query::<()>(cmd("CONFIG").arg("SET").arg(name).arg(value))
+                .await?;
+        }
+        self.query::<()>(cmd("SLOWLOG").arg("RESET")).await
+    }
+
+    /// The slow calls since [`watch_slow`](Self::watch_slow): how long each took, and its first
+    /// words.
+    pub async fn slow_calls(&self) -> Result<Vec<(Duration, String)>> {
+        type Entry = (u64, u64, u64, Vec<Vec<u8>>, Vec<u8>, Vec<u8>);
+        let entries: Vec<Entry> = self.query(cmd("SLOWLOG").arg("GET").arg(-1)).await?;
+        let call = |(_, _, micros, words, _, _): Entry| {
+            let words = words
+                .iter()
+                .take(2)
+                .map(|word| String::from_utf8_lossy(word));
+            let words: Vec<_> = words.collect();
+            (Duration::from_micros(micros), words.join(" "))
+        };
+        Ok(entries.into_iter().map(call).collect())
+    }
+
     /// The fields of one section of `INFO`.
     pub async fn info(&self, section: &str) -> Result<HashMap<String, String>> {
         Ok(fields(

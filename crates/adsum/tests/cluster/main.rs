@@ -3,5 +3,15 @@
 
 #![allow(clippy::print_stdout)]
 
+mod clients;
+mod deaf;
+mod expiry;
+mod feed;
+mod feed_faults;
+mod gateway;
+mod ledger;
 mod nodes;
+mod reapers;
+mod registry;
+mod scene;
 mod world;

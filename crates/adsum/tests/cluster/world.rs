@@ -51,7 +51,13 @@ impl World {
 
     /// A caller of the store with the nodes' times.
     pub(crate) async fn store(&self) -> Result<Arc<dyn Store>> {
+        self.store_with_log(Options::default().log_len).await
+    }
+
+    /// The same, for nodes whose logs keep so many entries.
+    pub(crate) async fn store_with_log(&self, log_len: u64) -> Result<Arc<dyn Store>> {
         let options = Options {
+            log_len,
             shards: SHARDS,
             holder_ms: 3000,
             settle_ms: 4500,

@@ -41,6 +41,7 @@ pub(super) struct Driver {
     notes: mpsc::Sender<(LinkId, Note)>,
     /// Topics without watchers, and when to drop them.
     lingering: HashMap<TopicKey, Instant>,
+    ticked: Instant,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -69,6 +70,7 @@ impl Driver {
             links: HashMap::new(),
             notes,
             lingering: HashMap::new(),
+            ticked: Instant::now(),
             stop,
             tasks: tasks.clone(),
         };
@@ -95,7 +97,14 @@ impl Driver {
                     self.router.members(&members, Instant::now());
                 }
                 // Before the members are known there is nobody to miss.
-                _ = tick.tick(), if known => self.tick(),
+                _ = tick.tick(), if known => {
+                    // What came while nobody looked is heard before anyone is found silent.
+                    for _ in 0..NOTES {
+                        let Ok((link, note)) = inbox.try_recv() else { break };
+                        self.note(link, note);
+                    }
+                    self.tick();
+                }
             }
             self.act();
         }
@@ -138,6 +147,12 @@ impl Driver {
 
     fn tick(&mut self) {
         let now = Instant::now();
+        let late = (now - self.ticked).saturating_sub(TICK);
+        self.ticked = now;
+        // We were away ourselves: what was said meanwhile is still to be read.
+        if late >= self.shared.config.silent_after / 4 {
+            self.router.slept(late, now);
+        }
         let due = self.lingering.iter().filter(|(_, until)| **until <= now);
         let due: HashSet<TopicKey> = due.map(|(key, _)| key.clone()).collect();
         if !due.is_empty() {

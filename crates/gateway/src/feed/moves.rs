@@ -2,7 +2,7 @@
 //! doubt, and back without a gap. Two sources at once are harmless, so a shard goes back by
 //! asking the better one first and leaving the other when the better one is as far.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use adsum_core::{NodeId, store::Shard};
 use adsum_proto::{
@@ -50,21 +50,47 @@ impl Router {
         self.interest.forget(now);
     }
 
+    /// This gateway itself was away for a while: nobody's silence counts for that long.
+    pub(super) fn slept(&mut self, time: Duration, now: Instant) {
+        for route in &mut self.routes {
+            if let Some(heard) = route.source.as_mut().and_then(|s| s.heard.as_mut()) {
+                *heard = (*heard + time).min(now);
+            }
+            if let Some(next) = &mut route.next {
+                next.until += time;
+            }
+            route.proved_at = (route.proved_at + time).min(now);
+            route.parts_at = (route.parts_at + time).min(now);
+        }
+    }
+
     pub(super) fn find_if_none(&mut self, shard: Shard) {
         if self.route(shard).source.is_none() {
             self.find(shard);
         }
     }
 
-    /// Takes the best dispatcher there is; if all were tried, the shard is stale.
+    /// Takes the best dispatcher there is; if all were tried, the shard is stale, and the one
+    /// whose silence is oldest gets another chance.
     pub(super) fn find(&mut self, shard: Shard) {
-        if let Some(next) = self.route(shard).next.take() {
+        let next = self.route(shard).next.take();
+        if let Some(next) = next.filter(|n| n.taken) {
             self.promote(shard, next);
         } else if let Some(node) = self.best(shard) {
             self.assign(shard, node);
         } else {
             self.set_stale(shard, true);
+            if let Some(node) = self.least_silent(shard) {
+                self.assign(shard, node);
+            }
         }
+    }
+
+    fn least_silent(&self, shard: Shard) -> Option<NodeId> {
+        let silent = &self.routes[usize::from(shard)].silent;
+        let order = self.orders[usize::from(shard)].iter();
+        let reachable = order.filter(|n| self.peers.usable(n, self.now));
+        reachable.min_by_key(|n| silent.get(*n)).cloned()
     }
 
     fn usable(&self, shard: Shard, node: &NodeId) -> bool {
@@ -72,10 +98,13 @@ impl Router {
         self.peers.usable(node, self.now) && silent.is_none_or(|until| *until <= self.now)
     }
 
+    /// The first on the ring, but rather one that is connected: a shard without a source can't
+    /// wait for a connection, and goes to the first one later.
     fn best(&self, shard: Shard) -> Option<NodeId> {
-        let order = &self.orders[usize::from(shard)];
-        let mut usable = order.iter().filter(|n| self.usable(shard, n));
-        usable.next().cloned()
+        let order = self.orders[usize::from(shard)].iter();
+        let usable = || order.clone().filter(|n| self.usable(shard, n));
+        let connected = usable().find(|n| self.peers.up(n));
+        connected.or_else(|| usable().next()).cloned()
     }
 
     fn assign(&mut self, shard: Shard, node: NodeId) {
@@ -270,13 +299,11 @@ impl Router {
         route.return_at = Some(return_at);
         route.source = Some(Source {
             node: next.node,
-            heard: next.taken.then_some(now),
+            heard: Some(now),
             proved: false,
         });
-        if next.taken {
-            self.interest
-                .await_if(shard, |key| next.awaiting.contains(key));
-        }
+        self.interest
+            .await_if(shard, |key| next.awaiting.contains(key));
     }
 
     pub(super) fn set_stale(&mut self, shard: Shard, stale: bool) {

@@ -35,6 +35,10 @@ impl Board {
                 self.candidates = candidates;
                 self.placed_at = now;
             }
+            // Shards stay with whoever has them, as far as the load is even.
+            let (owners, candidates) = (&self.owners, &self.candidates);
+            let number = |owner: &NodeId| candidates.iter().position(|node| node == owner);
+            self.placement.keep(|shard| number(owners.get(&shard)?));
             let retired = self.to_retire(now, moves);
             if retired.is_empty() {
                 break;

@@ -67,9 +67,16 @@ impl Kit {
             .see_owners(Arc::new(self.owners.clone()), self.now)
     }
 
-    /// The shards that are placed with a node among these.
+    /// The shards that are placed with a node among these, while nobody owns any.
     fn placed(names: &[&str], name: &str) -> Vec<Shard> {
-        let placement = Placement::new(64, names);
+        Self::kept(names, name, |_| None)
+    }
+
+    /// The shards that are placed with a node among these, given the owners.
+    fn kept(names: &[&str], name: &str, owner: impl Fn(Shard) -> Option<NodeId>) -> Vec<Shard> {
+        let mut placement = Placement::new(64, names);
+        let number = |owner: NodeId| names.iter().position(|name| node(name) == owner);
+        placement.keep(|shard| number(owner(shard)?));
         let with = |shard: &Shard| placement.owner(*shard).map(|n| names[n]) == Some(name);
         (0..64).filter(with).collect()
     }
@@ -125,7 +132,8 @@ fn hands_over_one_by_one_when_the_placement_stands() {
     assert_eq!(kit.moves().take.len(), 64);
     kit.own(|_| Some(node("a")));
     kit.board.see_members(members(&["a", "b"], false), kit.now);
-    let heirs = Kit::placed(&["a", "b"], "b");
+    let heirs = Kit::kept(&["a", "b"], "b", |_| Some(node("a")));
+    assert_eq!(heirs.len(), 32, "its share, and no more");
     let moves = kit.moves();
     let after = kit.board.config.handover_after;
     assert_eq!((moves.give, moves.wake), (None, Some(kit.now + after)));
@@ -189,8 +197,9 @@ fn who_resigned_everything_is_not_waited_for() {
     kit.own(|shard| Some(placed(shard)));
     assert_eq!(kit.moves(), Moves::default());
     // b drains: it has resigned, and stays a member.
-    kit.own(|shard| Some(placed(shard)).filter(|owner| *owner != node("b")));
-    let heir = Kit::placed(&["a", "c"], "a");
+    let left = |shard| Some(placed(shard)).filter(|owner| *owner != node("b"));
+    kit.own(left);
+    let heir = Kit::kept(&["a", "c"], "a", left);
     let taken = kit.moves().take;
     assert!(!taken.is_empty() && taken.iter().all(|s| heir.contains(s)));
     kit.own(|shard| Some(node(if heir.contains(&shard) { "a" } else { "c" })));

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use adsum_core::NodeId;
 use adsum_core::membership::{Membership, Owners};
-use adsum_core::ring::Placement;
 use adsum_core::store::Shard;
 use adsum_reaper::ReaperStatus;
 use futures::StreamExt;
@@ -49,16 +48,15 @@ pub(crate) async fn until_owners(
     }
 }
 
-/// Waits until every shard has the owner that the placement on these nodes says.
-pub(crate) async fn until_placed(by: &impl Membership, shards: Shard, mut nodes: Vec<NodeId>) {
-    nodes.sort_unstable();
-    let names: Vec<_> = nodes.iter().map(NodeId::as_str).collect();
-    let placement = Placement::new(shards, &names);
-    let right = |(shard, owner): (&Shard, &NodeId)| {
-        placement.owner(*shard).map(|n| &nodes[n]) == Some(owner)
-    };
-    let all = usize::from(shards);
-    until_owners(by, |owners| owners.len() == all && owners.iter().all(right)).await;
+/// Waits until every shard has an owner among these nodes, and the load is even.
+pub(crate) async fn until_placed(by: &impl Membership, shards: Shard, nodes: Vec<NodeId>) {
+    let (all, count) = (usize::from(shards), nodes.len());
+    let even = all / count..=(5 * all).div_ceil(4 * count);
+    let load = |owners: &Owners, node| owners.values().filter(|owner| *owner == node).count();
+    until_owners(by, |owners| {
+        owners.len() == all && nodes.iter().all(|node| even.contains(&load(owners, node)))
+    })
+    .await;
 }
 
 /// Waits until so many have left, and makes sure that each was told once.
