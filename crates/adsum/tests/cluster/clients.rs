@@ -212,6 +212,22 @@ impl Watcher {
     }
 }
 
+impl Watcher {
+    pub(crate) fn late(&self, ledger: &Ledger) -> Vec<(UserId, Instant, Duration)> {
+        let told = self.told();
+        let mut out = Vec::new();
+        if !matches!(self.topic, Topic::Tenant) { return out; }
+        for (user, commits) in ledger.commits() {
+            if let Some(words) = told.arrivals.get(&user) {
+                let mut delays = Vec::new();
+                delays_of(&commits, words, &mut delays);
+                out.extend(delays.into_iter().map(|(a, d)| (user.clone(), a, d)));
+            }
+        }
+        out
+    }
+}
+
 fn delays_of(commits: &[Commit], words: &[(Word, Instant)], delays: &mut Vec<(Instant, Duration)>) {
     let mut waiting = commits.iter().peekable();
     let mut last = 0;
