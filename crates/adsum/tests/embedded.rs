@@ -212,15 +212,15 @@ async fn run(seed: u64, faults: bool) -> Result<String> {
     if let Some(ended) = tasks.try_join_next() {
         ended??;
     }
-    let delays = Delays::of(&watchers, &ledger);
+    let delays = watchers.iter().flat_map(|w| w.delays(&ledger));
+    let delays = Delays::new(delays.map(|(_, delay)| delay));
     let told = watchers.iter().map(Watcher::counts);
     let told = told.fold((0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
-    let stale: usize = watchers.iter().map(Watcher::stale).sum();
     drop((watchers, tasks));
     service.stop().await;
     Ok(format!(
         "seed {seed}: {} operations, {} faults, {people} people, told {told:?} joins, leaves, \
-         updates, {stale} times stale; {delays}",
+         updates; {delays}",
         ledger.len(),
         broken.len(),
     ))

@@ -36,7 +36,6 @@ struct Told {
     joins: usize,
     leaves: usize,
     updates: usize,
-    stale: usize,
     resyncs: usize,
 }
 
@@ -159,11 +158,6 @@ impl Watcher {
         (told.joins, told.leaves, told.updates)
     }
 
-    /// How often the picture became stale.
-    pub(crate) fn stale(&self) -> usize {
-        self.told().stale
-    }
-
     /// Nothing that was told broke a rule, and nothing had to be told anew.
     pub(crate) fn check(&self) -> Result<()> {
         let told = self.told();
@@ -212,22 +206,6 @@ impl Watcher {
     }
 }
 
-impl Watcher {
-    pub(crate) fn late(&self, ledger: &Ledger) -> Vec<(UserId, Instant, Duration)> {
-        let told = self.told();
-        let mut out = Vec::new();
-        if !matches!(self.topic, Topic::Tenant) { return out; }
-        for (user, commits) in ledger.commits() {
-            if let Some(words) = told.arrivals.get(&user) {
-                let mut delays = Vec::new();
-                delays_of(&commits, words, &mut delays);
-                out.extend(delays.into_iter().map(|(a, d)| (user.clone(), a, d)));
-            }
-        }
-        out
-    }
-}
-
 fn delays_of(commits: &[Commit], words: &[(Word, Instant)], delays: &mut Vec<(Instant, Duration)>) {
     let mut waiting = commits.iter().peekable();
     let mut last = 0;
@@ -263,13 +241,12 @@ async fn listen(mut watch: Watch, topic: Topic, told: Arc<Mutex<Told>>) {
         let mut told = lock(&told);
         match event {
             TopicEvent::Diff(diff) => told.take(&diff.diff, everybody_stays),
-            TopicEvent::Stale(stale) => told.stale += usize::from(stale),
             TopicEvent::Resync => {
                 told.resyncs += 1;
                 let items = watch.snapshot();
                 told.begin(&items.items);
             }
-            TopicEvent::Complete | TopicEvent::Contacts(_) => {}
+            TopicEvent::Complete | TopicEvent::Stale(_) | TopicEvent::Contacts(_) => {}
         }
     }
 }
@@ -350,11 +327,6 @@ impl Delays {
         let mut sorted: Vec<_> = delays.into_iter().collect();
         sorted.sort_unstable();
         Self(sorted)
-    }
-
-    pub(crate) fn of(watchers: &[Watcher], ledger: &Ledger) -> Self {
-        let all = watchers.iter().flat_map(|w| w.delays(ledger));
-        Self::new(all.map(|(_, delay)| delay))
     }
 
     pub(crate) fn longest(&self) -> Duration {

@@ -263,7 +263,6 @@ async fn rosters_survive_killed_dispatchers() -> Result<()> {
         }
         sleep(ms(random.random_range(0..2500))).await;
         for victim in &victims[..many] {
-            tracing::info!("RESTART {}", nodes[*victim].name());
             nodes[*victim].process().restart().await?;
             nodes[*victim].wait_up().await?;
         }
@@ -278,22 +277,9 @@ async fn rosters_survive_killed_dispatchers() -> Result<()> {
         .collect();
     let mut longest = [Duration::ZERO; 2];
     for (at, many) in &kills {
-        let around = *at - ms(500)..*at + ms(3000);
+        let around = *at - ms(500)..*at + ms(1000);
         let near = all.iter().filter(|(commit, _)| around.contains(commit));
         let gap = near.map(|(_, delay)| *delay).max().unwrap_or_default();
-        if gap > ms(300) {
-            for (c, d) in all
-                .iter()
-                .filter(|(c, d)| around.contains(c) && *d * 10 > gap * 9)
-            {
-                let wall = std::time::SystemTime::now() - (Instant::now() - *c);
-                tracing::info!(
-                    "LATE {d:?} committed {:?}",
-                    wall.duration_since(std::time::UNIX_EPOCH)
-                );
-                break;
-            }
-        }
         println!(
             "{:5.1} s: {many} killed, longest gap {gap:.1?}",
             (*at - start).as_secs_f64()

@@ -100,8 +100,12 @@ local function close_all(member, holder, reason, most)
       break
     end
     for _, entry in ipairs(page) do
-      call('ZREM', HELD, entry)
-      closed = closed + close_held(string.sub(entry, #holder + 2), holder, reason)
+      -- Removing a session takes it from its holder; an entry without one is in the way.
+      local removed = close_held(string.sub(entry, #holder + 2), holder, reason)
+      if removed == 0 then
+        call('ZREM', HELD, entry)
+      end
+      closed = closed + removed
     end
   end
   if call('ZLEXCOUNT', HELD, from, to) == 0 then
