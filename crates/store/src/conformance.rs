@@ -1,6 +1,6 @@
 //! One suite for all stores: a function for each rule of the contract, named after it. A store
 //! is put into a [`Lab`], where the clock is ours and accidents happen when we say so, and
-//! every rule of [`RULES`] must hold. [`conformance!`](crate::conformance) makes a test of each.
+//! every rule of [`RULES`] must hold. [`conformance!`](crate::conformance!) makes a test of each.
 #![allow(
     clippy::expect_used,
     clippy::panic,

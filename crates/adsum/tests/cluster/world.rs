@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adsum_core::{
-    Conn, DeviceId, Incarnation, Membership, Reason, RoomId, SessionKey, Stamp, State, TenantId,
-    UserId, UserKey,
-    store::{Close, Lease, Open, Opened, Shard, Store},
+    Conn, DeviceId, Incarnation, Membership, RoomId, SessionKey, Stamp, State, TenantId, UserId,
+    UserKey,
+    store::{Lease, Open, Opened, Shard, Store},
 };
 use adsum_store::{Options, RedisConfig, RedisStore};
 use adsum_tests::{EtcdCluster, Node, NodeOptions, RedisCluster, TestDir, eventually};
@@ -132,23 +132,6 @@ pub(crate) async fn open(
     };
     let answer = store.open(op).await?;
     ensure!(matches!(answer.value, Opened::Ok { .. }), "{answer:?}");
-    Ok(())
-}
-
-/// Says goodbye for a session.
-pub(crate) async fn leave(store: &dyn Store, key: SessionKey, stamp: (u64, u64)) -> Result<()> {
-    let stamp = Stamp {
-        conn: Conn::new(stamp.0)?,
-        rev: stamp.1,
-    };
-    store
-        .close(Close {
-            key,
-            stamp,
-            reason: Reason::Leave,
-            origin: None,
-        })
-        .await?;
     Ok(())
 }
 
