@@ -205,10 +205,11 @@ async fn run(seed: u64, faults: bool) -> Result<String> {
     while let Some(done) = load.join_next().await {
         done??;
     }
+    let pause = gateways.iter().map(|g| g.longest_pause()).max();
     let users: Vec<_> = gateways.iter().flat_map(|g| g.users()).collect();
     let people = converged(&*service.store, &users, &watchers, Duration::from_secs(20))
         .await
-        .with_context(|| format!("seed {seed} after {broken:?}"))?;
+        .with_context(|| format!("seed {seed} after {broken:?}, no renewal for {pause:?}"))?;
     if let Some(ended) = tasks.try_join_next() {
         ended??;
     }

@@ -59,8 +59,8 @@ fn wrapper(folder: &Path) -> Result<std::path::PathBuf> {
     Ok(path)
 }
 
-/// The local ports of a process's connections to these ports.
-fn connected(pid: u32, to: &[u16]) -> Result<Vec<u16>> {
+/// A process's connections to these ports: the local port of each, and the other one.
+fn connected(pid: u32, to: &[u16]) -> Result<Vec<(u16, u16)>> {
     let mut inodes = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         // A descriptor may close while we look.
@@ -79,7 +79,7 @@ fn connected(pid: u32, to: &[u16]) -> Result<Vec<u16>> {
         let columns: Vec<_> = line.split_whitespace().collect();
         let (local, remote) = (port(columns.get(1)?)?, port(columns.get(2)?)?);
         let inode = (*columns.get(9)?).to_owned();
-        (to.contains(&remote) && inodes.contains(&inode)).then_some(local)
+        (to.contains(&remote) && inodes.contains(&inode)).then_some((local, remote))
     });
     Ok(ours.collect())
 }
@@ -94,9 +94,9 @@ fn make_deaf(node: &Node, redis: &[u16]) -> Result<Deafness> {
     let pid = node.process().pid().context("it does not run")?;
     let lines = connected(pid, redis)?;
     ensure!(!lines.is_empty(), "it has no connection to Redis");
-    for port in lines {
-        // What Redis sends, to just this connection.
-        rules.drop_packets(&format!("-p tcp --dport {port} -o lo"))?;
+    for (local, remote) in lines {
+        // What Redis sends, on just this connection: others may have the same port.
+        rules.drop_packets(&format!("-p tcp --sport {remote} --dport {local} -o lo"))?;
     }
     Ok(rules)
 }

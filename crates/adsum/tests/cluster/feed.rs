@@ -177,6 +177,13 @@ impl Crowd {
         Ok(load)
     }
 
+    /// How long the gateways went without a renewal that was answered: past the holders' deadline
+    /// and a settling they lose their people by right.
+    pub(crate) fn pauses(&self) -> String {
+        let longest = self.gateways.iter().map(|g| g.longest_pause()).max();
+        format!("the longest pause between renewals: {longest:.1?} (of a shard)")
+    }
+
     pub(crate) async fn done(mut load: JoinSet<Result<()>>) -> Result<()> {
         while let Some(done) = load.join_next().await {
             done??;

@@ -371,7 +371,8 @@ async fn a_client_that_stops_reading_costs_bounded_memory() -> Result<()> {
 
     let truth = Truth::load(&*store).await?.of(&Topic::Tenant);
     let (resumed, mut states, mut parts) = (Instant::now(), 0, 0);
-    while !raw.equals(&truth) {
+    // Not only right: all that was dropped is owed as whole parts, and comes.
+    while !raw.equals(&truth) || parts < usize::from(SHARDS) {
         ensure!(
             resumed.elapsed() < Duration::from_secs(20),
             "it is not right"
@@ -386,7 +387,7 @@ async fn a_client_that_stops_reading_costs_bounded_memory() -> Result<()> {
         resumed.elapsed(),
     );
     ensure!(grown < 60 * 1024, "the dispatcher grew by {grown} KB");
-    ensure!(parts > 0 && states < CHANGES, "the queue was not dropped");
+    ensure!(states < CHANGES / 2, "the queue was not dropped");
     ensure!(others.longest() < Duration::from_secs(2), "others noticed");
     drop(watchers);
     client.leave().await
@@ -409,7 +410,9 @@ async fn a_new_epoch_makes_no_false_leave() -> Result<()> {
     world.redis.wait_failover(slot, old).await?;
     let failed_over_at = Instant::now();
     loaded.await??;
-    let people = stage.agree().await?;
+    let pauses = stage.crowd.pauses();
+    let people = stage.agree().await.context(pauses.clone())?;
+    println!("{pauses}");
     let away = stage.delays_between(killed_at, failed_over_at - ms(200));
     println!(
         "master killed, away for {:.1?}: {people} people; of what went on meanwhile: {away}",

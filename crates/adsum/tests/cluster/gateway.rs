@@ -106,6 +106,7 @@ struct Hold {
     epoch: u64,
     used: bool,
     reopen: bool,
+    renewed: Option<Instant>,
 }
 
 /// A gateway with its clients.
@@ -114,6 +115,7 @@ pub(crate) struct Gateway {
     node: NodeId,
     ledger: Arc<Ledger>,
     incarnations: AtomicU64,
+    pause_ms: AtomicU64,
     holds: Vec<Turn<Hold>>,
     /// Operations of one session are serial: each waits for its turn.
     clients: Mutex<BTreeMap<SessionKey, Arc<Turn<Client>>>>,
@@ -128,6 +130,7 @@ impl Gateway {
                 epoch: 0,
                 used: false,
                 reopen: false,
+                renewed: None,
             }))
         };
         let holds = (0..store.shards()).map(hold).collect::<Result<_>>()?;
@@ -136,6 +139,7 @@ impl Gateway {
             node,
             ledger,
             incarnations: AtomicU64::new(1000),
+            pause_ms: AtomicU64::new(0),
             holds,
             clients: Mutex::default(),
         })
@@ -153,6 +157,11 @@ impl Gateway {
                 }
             });
         }
+    }
+
+    /// The longest time between two renewals of a shard that were answered.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        Duration::from_millis(self.pause_ms.load(Relaxed))
     }
 
     fn slot(&self, key: &SessionKey) -> Option<Arc<Turn<Client>>> {
@@ -300,6 +309,10 @@ impl Gateway {
         };
         let new_epoch = {
             let mut hold = self.hold(shard).lock().await;
+            let pause = hold.renewed.replace(Instant::now());
+            let pause = pause.map_or(0, |last| last.elapsed().as_millis());
+            self.pause_ms
+                .fetch_max(u64::try_from(pause).unwrap_or(u64::MAX), Relaxed);
             let newer = answer.epoch > hold.epoch;
             hold.epoch = hold.epoch.max(answer.epoch);
             newer

@@ -98,13 +98,15 @@ impl Router {
         self.peers.usable(node, self.now) && silent.is_none_or(|until| *until <= self.now)
     }
 
-    /// The first on the ring, but rather one that is connected: a shard without a source can't
-    /// wait for a connection, and goes to the first one later.
+    /// The first on the ring, but rather one that is connected and no newcomer: a shard without
+    /// a source can't wait for a connection or a load, and goes to the first one later.
     fn best(&self, shard: Shard) -> Option<NodeId> {
         let order = self.orders[usize::from(shard)].iter();
         let usable = || order.clone().filter(|n| self.usable(shard, n));
-        let connected = usable().find(|n| self.peers.up(n));
-        connected.or_else(|| usable().next()).cloned()
+        let time = self.config.silent_after;
+        let warm = usable().find(|n| self.peers.warm(n, self.now, time));
+        let connected = || usable().find(|n| self.peers.up(n));
+        warm.or_else(connected).or_else(|| usable().next()).cloned()
     }
 
     fn assign(&mut self, shard: Shard, node: NodeId) {

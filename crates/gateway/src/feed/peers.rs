@@ -20,6 +20,8 @@ pub(super) struct Peer {
     pub(super) member: Arc<Member>,
     /// Still a member. One that is not may go on serving until others have taken over.
     pub(super) live: bool,
+    /// When it became a member, or when we first heard of it.
+    since: Instant,
     pub(super) stream: Option<Stream>,
     failures: u32,
     avoid_until: Option<Instant>,
@@ -48,7 +50,7 @@ pub(super) fn jitter(time: Duration) -> Duration {
 
 impl Peers {
     /// Takes the members; `true` if other dispatchers are alive than before.
-    pub(super) fn update(&mut self, members: &Members) -> bool {
+    pub(super) fn update(&mut self, members: &Members, now: Instant) -> bool {
         let mut changed = false;
         for member in members.with(Role::Dispatcher) {
             let peer = self
@@ -57,6 +59,7 @@ impl Peers {
                 .or_insert_with(|| Peer {
                     member: Arc::clone(member),
                     live: false,
+                    since: now,
                     stream: None,
                     failures: 0,
                     avoid_until: None,
@@ -93,6 +96,12 @@ impl Peers {
     pub(super) fn up(&self, node: &NodeId) -> bool {
         let stream = self.peers.get(node).and_then(|p| p.stream.as_ref());
         stream.is_some_and(|s| s.up)
+    }
+
+    /// Connected, and a member for so long that it has had time to load its views.
+    pub(super) fn warm(&self, node: &NodeId, now: Instant, time: Duration) -> bool {
+        let peer = self.peers.get(node);
+        self.up(node) && peer.is_some_and(|p| now - p.since >= time)
     }
 
     pub(super) fn node_of(&self, link: LinkId) -> Option<NodeId> {

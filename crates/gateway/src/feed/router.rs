@@ -83,7 +83,7 @@ impl Router {
     /// The members are these now.
     pub(super) fn members(&mut self, members: &Members, now: Instant) {
         self.now = now;
-        if self.peers.update(members) {
+        if self.peers.update(members, now) {
             let live = self.peers.live();
             let names: Vec<&str> = live.iter().map(NodeId::as_str).collect();
             let placement = Placement::new(self.config.shards, &names);
