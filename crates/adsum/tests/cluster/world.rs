@@ -12,6 +12,7 @@ use adsum_core::{
 use adsum_store::{Options, RedisConfig, RedisStore};
 use adsum_tests::{EtcdCluster, Node, NodeOptions, RedisCluster, TestDir, eventually};
 use anyhow::{Context, Result, ensure};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The shards of every test here, unless it says otherwise.
 pub(crate) const SHARDS: Shard = 64;
@@ -20,18 +21,25 @@ pub(crate) const HOLDER: Duration = Duration::from_millis(3000);
 /// The lease of [`NodeOptions::fast`].
 pub(crate) const LEASE: Duration = Duration::from_millis(2000);
 
+/// Tests here measure times, and a machine may have two cores: one at a time.
+static TURN: Semaphore = Semaphore::const_new(1);
+
 /// A cluster without nodes yet.
 pub(crate) struct World {
     pub(crate) redis: RedisCluster,
     pub(crate) etcd: EtcdCluster,
     pub(crate) dir: TestDir,
+    /// Given up last, when all processes are gone.
+    _turn: SemaphorePermit<'static>,
 }
 
 impl World {
     pub(crate) async fn new(name: &str) -> Result<Self> {
+        let _turn = TURN.acquire().await?;
         let redis = RedisCluster::start(3, 1).await?;
         let etcd = EtcdCluster::start(3).await?;
         Ok(Self {
+            _turn,
             redis,
             etcd,
             dir: TestDir::new(name)?,
@@ -51,13 +59,15 @@ impl World {
 
     /// A caller of the store with the nodes' times.
     pub(crate) async fn store(&self) -> Result<Arc<dyn Store>> {
-        self.store_with_log(Options::default().log_len).await
+        self.store_with(|_| {}).await
     }
 
-    /// The same, for nodes whose logs keep so many entries.
-    pub(crate) async fn store_with_log(&self, log_len: u64) -> Result<Arc<dyn Store>> {
-        let options = Options {
-            log_len,
+    /// The same, for nodes with other settings.
+    pub(crate) async fn store_with(
+        &self,
+        change: impl FnOnce(&mut Options),
+    ) -> Result<Arc<dyn Store>> {
+        let mut options = Options {
             shards: SHARDS,
             holder_ms: 3000,
             settle_ms: 4500,
@@ -66,6 +76,7 @@ impl World {
             max_deadline_ms: 12_000,
             ..Options::default()
         };
+        change(&mut options);
         let config = RedisConfig {
             options,
             ..RedisConfig::new(self.redis.urls())

@@ -9,6 +9,7 @@
 //! incarnation and opens all connected sessions under it; the old one lapses with whatever nobody
 //! opened again. So presence heals by itself, ghosts included.
 
+mod answers;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use session::{Held, Phase};
 
 use crate::{
     Conn, Incarnation, NodeId, Origin, Prefs, Reason, Session, SessionKey, State,
-    store::{Alter, Altered, Answer, Close, Closed, Lease, Open, Opened, Renewed, Result},
+    store::{Alter, Close, Lease, Open},
 };
 
 /// Before what was not answered is sent again: the store itself has tried for a while.
@@ -113,7 +114,7 @@ impl Hold {
         number: u64,
         times: HoldTimes,
         now: u64,
-    ) -> std::result::Result<Self, crate::IdError> {
+    ) -> Result<Self, crate::IdError> {
         let incarnation = Incarnation::of(&node, number)?;
         Ok(Self {
             node,
@@ -316,150 +317,6 @@ impl Hold {
         renew.min(retry).min(end)
     }
 
-    /// The answer to an open.
-    pub fn opened(&mut self, op: &Open, answer: Result<Answer<Opened>>, now: u64) -> Vec<Action> {
-        let Some(answer) = self.heard(&op.key, op.stamp.conn, op.stamp.rev, answer, now) else {
-            return self.healed();
-        };
-        let (key, current) = (&op.key, self.incarnation.clone());
-        let Some(held) = self.sessions.get_mut(key) else {
-            return self.healed();
-        };
-        let mut actions = Vec::new();
-        match answer {
-            Opened::Ok { session, prefs, .. } => {
-                if session.holder == crate::Holder::Gateway(op.holder.clone()) {
-                    held.recorded(&session, Some(prefs));
-                    let word = Word::Recorded {
-                        session,
-                        prefs: Some(prefs),
-                    };
-                    actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
-                    if op.holder != current {
-                        held.reopen();
-                    }
-                } else {
-                    // Another gateway opened the same connection later: go above it.
-                    held.rev = held.rev.max(session.stamp.rev);
-                    held.reopen();
-                }
-            }
-            Opened::Superseded { conn } => {
-                let word = if held.fresh {
-                    Word::Superseded(conn)
-                } else {
-                    Word::Replaced
-                };
-                self.drop_session(key);
-                actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
-            }
-            Opened::Gone => {
-                held.reopen();
-                if op.holder == current {
-                    self.take_new_incarnation();
-                }
-            }
-        }
-        actions.extend(self.healed());
-        actions.extend(self.send(key));
-        actions
-    }
-
-    /// The answer to a change.
-    pub fn altered(
-        &mut self,
-        op: &Alter,
-        answer: Result<Answer<Altered>>,
-        now: u64,
-    ) -> Vec<Action> {
-        let Some(answer) = self.heard(&op.key, op.stamp.conn, op.stamp.rev, answer, now) else {
-            return self.healed();
-        };
-        let key = &op.key;
-        let Some(held) = self.sessions.get_mut(key) else {
-            return self.healed();
-        };
-        let mut actions = Vec::new();
-        match answer {
-            Altered::Ok { session, .. } => {
-                held.recorded(&session, None);
-                let word = Word::Recorded {
-                    session,
-                    prefs: None,
-                };
-                actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
-            }
-            Altered::Superseded { .. } => {
-                self.drop_session(key);
-                actions.push(Action::Tell(key.clone(), op.stamp.conn, Word::Replaced));
-            }
-            Altered::Unknown => held.reopen(),
-        }
-        actions.extend(self.healed());
-        actions.extend(self.send(key));
-        actions
-    }
-
-    /// The answer to a close.
-    pub fn closed(&mut self, op: &Close, answer: Result<Answer<Closed>>, now: u64) -> Vec<Action> {
-        let mut actions = Vec::new();
-        let answer = self.heard(&op.key, op.stamp.conn, op.stamp.rev, answer, now);
-        if let Some(Closed::Ok { .. } | Closed::Superseded { .. }) = answer {
-            self.drop_session(&op.key);
-            let word = Word::Closed(op.reason);
-            actions.push(Action::Tell(op.key.clone(), op.stamp.conn, word));
-        }
-        actions.extend(self.healed());
-        actions
-    }
-
-    /// The answer to a renewal.
-    pub fn renewed(&mut self, answer: Result<Answer<Renewed>>, now: u64) -> Vec<Action> {
-        let Some(renewing) = self.renewing.take() else {
-            return Vec::new();
-        };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.failed();
-                return Vec::new();
-            }
-        };
-        self.answered(answer.epoch, now);
-        self.renewed_at = now;
-        if renewing.incarnation == self.incarnation {
-            match answer.value {
-                Renewed::Gone if self.used => self.take_new_incarnation(),
-                Renewed::Gone => {}
-                Renewed::Ok { held } => self.compare(held, &renewing),
-            }
-        }
-        self.healed()
-    }
-
-    /// The number is right if connected ≤ held ≤ connected + ending. Wrong twice, with nothing
-    /// under way, and all is opened again.
-    fn compare(&mut self, held: u64, renewing: &Renewing) {
-        if !renewing.quiet || renewing.operations != self.operations || !self.quiet() {
-            return;
-        }
-        let (least, most) = (self.connected() as u64, self.sessions.len() as u64);
-        if (least..=most).contains(&held) {
-            self.mismatches = 0;
-            return;
-        }
-        self.mismatches += 1;
-        if self.mismatches >= 2 {
-            self.take_new_incarnation();
-        }
-    }
-
-    fn quiet(&self) -> bool {
-        self.sessions
-            .values()
-            .all(|s| s.in_flight.is_none() && !s.wants_something())
-    }
-
     fn calm(&self, now: u64) -> bool {
         self.failures <= 1 && now >= self.calm_at
     }
@@ -481,64 +338,6 @@ impl Hold {
     fn drop_session(&mut self, key: &SessionKey) {
         self.forget_end(key);
         self.sessions.remove(key);
-    }
-
-    fn failed(&mut self) {
-        self.failures += 1;
-    }
-
-    /// The shard answered: notes its epoch and its health.
-    fn answered(&mut self, epoch: u64, now: u64) {
-        if self.failures > 1 {
-            self.calm_at = now + self.times.calm_ms;
-        }
-        self.failures = 0;
-        if epoch > self.epoch {
-            let first = self.epoch == 0;
-            self.epoch = epoch;
-            if !first {
-                self.calm_at = now + self.times.calm_ms;
-                self.take_new_incarnation();
-            }
-        }
-    }
-
-    /// Takes the answer if it is to the operation under way of this connection.
-    fn heard<T>(
-        &mut self,
-        key: &SessionKey,
-        conn: Conn,
-        rev: u64,
-        answer: Result<Answer<T>>,
-        now: u64,
-    ) -> Option<T> {
-        let ours = self
-            .sessions
-            .get_mut(key)
-            .filter(|held| held.conn == conn && held.in_flight == Some(rev));
-        if let Some(held) = ours {
-            held.in_flight = None;
-            if answer.is_err() {
-                held.again();
-                self.retries.push(key.clone());
-                self.retry_at = now + RETRY_MS;
-            }
-        } else if answer.is_ok() {
-            // Late, of a connection that was replaced: it still tells the epoch.
-            let answer = answer.ok()?;
-            self.answered(answer.epoch, now);
-            return None;
-        }
-        match answer {
-            Ok(answer) => {
-                self.answered(answer.epoch, now);
-                Some(answer.value)
-            }
-            Err(_) => {
-                self.failed();
-                None
-            }
-        }
     }
 
     fn take_new_incarnation(&mut self) {

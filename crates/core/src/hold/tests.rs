@@ -1,7 +1,10 @@
 //! The rules of a hold, one by one, with answers given by hand.
 
 use super::*;
-use crate::{DeviceId, Holder, Meta, Stamp, TenantId, UserId, UserKey, store::StoreError};
+use crate::{
+    DeviceId, Holder, Meta, Session, Stamp, TenantId, UserId, UserKey,
+    store::{Altered, Answer, Closed, Opened, Renewed, Result, StoreError},
+};
 
 const TIMES: HoldTimes = HoldTimes {
     renew_ms: 5000,

@@ -1,4 +1,4 @@
-//! What the feed can be told, with the times of DESIGN.md section 5 as defaults.
+//! What the feed can be told: times and bounds, with defaults that fit the dispatchers'.
 
 use std::time::Duration;
 
