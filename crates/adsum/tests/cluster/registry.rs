@@ -9,6 +9,8 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::clients::{Watcher, all_ready};
+use crate::feed::{Client, ms};
 use crate::ledger::{Marks, all_closed, swept_by};
 use crate::scene::Scene;
 use crate::world::LEASE;
@@ -69,6 +71,9 @@ async fn etcd_stopped_for_a_while() -> Result<()> {
         Ok(())
     };
     eventually("the gateway is fed", PATIENCE, fed).await?;
+    let client = Client::join(&scene.world, "client", &scene.store, ms(400)).await?;
+    let watchers = [Watcher::start(&client.feed, "client", "tenant")?];
+    all_ready(&watchers).await?;
     etcd.stop_all().await?;
     let away = Instant::now();
     membership(nodes, false).await?;
@@ -83,11 +88,18 @@ async fn etcd_stopped_for_a_while() -> Result<()> {
     .await?;
     let idle = away.elapsed();
 
-    // Changes are committed as ever, and nobody sweeps what lapses.
+    // Changes are committed and told as ever, and nobody sweeps what lapses.
+    let before = watchers[0].counts();
     let marks = Marks::now(store).await?;
     let mut crowd = scene.crowd("dead~1", 10_000).await?;
     let opened = marks.changed(store).await?;
     ensure!(opened == 64, "changes reached {opened} logs");
+    eventually("diffs go on without etcd", PATIENCE, || async {
+        let joins = watchers[0].counts().0 - before.0;
+        ensure!(joins == crowd.keys.len(), "{joins} joins told");
+        Ok(())
+    })
+    .await?;
     let lapsed = crowd.lapse().await?;
     let lease = u64::try_from(LEASE.as_millis())?;
     scene.until(lapsed + lease).await?;
@@ -115,7 +127,13 @@ async fn etcd_stopped_for_a_while() -> Result<()> {
         back.elapsed()
     );
     marks.closes(store).await?.once_each(&crowd.keys)?;
-    Ok(())
+    eventually("each departure is told once", PATIENCE, || async {
+        let leaves = watchers[0].counts().1 - before.1;
+        ensure!(leaves == crowd.keys.len(), "{leaves} leaves told");
+        Ok(())
+    })
+    .await?;
+    watchers[0].check()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,6 +172,7 @@ async fn one_etcd_node_killed_is_not_noticed() -> Result<()> {
 }
 
 /// Waits until all nodes say that the registry can be reached, or that it can't.
+/// All nodes know each other and the test's own client, and say whether that is certain.
 async fn membership(nodes: &[Node], ok: bool) -> Result<()> {
     eventually("all nodes say how it is", PATIENCE, || async {
         for node in nodes {
@@ -162,7 +181,7 @@ async fn membership(nodes: &[Node], ok: bool) -> Result<()> {
             let stale = node.metric("adsum_membership_stale").await?;
             ensure!((stale > 0.5) != ok, "{}: stale {stale}", node.name());
             let members = &ready["membership"]["members"];
-            ensure!(*members == nodes.len(), "{}: {ready}", node.name());
+            ensure!(*members == nodes.len() + 1, "{}: {ready}", node.name());
         }
         Ok(())
     })
