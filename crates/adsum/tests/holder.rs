@@ -155,12 +155,11 @@ impl Clients {
 
 async fn break_something(store: &MemoryStore, rng: &mut StdRng) {
     let shard = rng.random_range(0..2);
-    match rng.random_range(0..5) {
+    match rng.random_range(0..4) {
         0 => store.fail_over(shard),
         // Sweeps and renewals are writes too, so some of them go first.
         1 => store.lose_last(shard, rng.random_range(1..80)),
         2 => store.flush(shard),
-        3 => store.drop_pushes(shard, false),
         _ => {
             store.stall(shard, true);
             tokio::time::sleep(Duration::from_millis(rng.random_range(20..600))).await;

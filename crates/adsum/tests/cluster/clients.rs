@@ -337,6 +337,10 @@ impl Delays {
         self.part(500)
     }
 
+    pub(crate) fn p99(&self) -> Duration {
+        self.part(990)
+    }
+
     /// Below which so many of a thousand are.
     fn part(&self, share: usize) -> Duration {
         let place = (self.0.len() * share / 1000).min(self.0.len().saturating_sub(1));
@@ -346,7 +350,7 @@ impl Delays {
 
 impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (median, p99, p999) = (self.median(), self.part(990), self.part(999));
+        let (median, p99, p999) = (self.median(), self.p99(), self.part(999));
         let (count, longest) = (self.0.len(), self.longest());
         write!(
             f,

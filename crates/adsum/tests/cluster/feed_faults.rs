@@ -393,11 +393,8 @@ async fn a_client_that_stops_reading_costs_bounded_memory() -> Result<()> {
     );
     ensure!(grown < 60 * 1024, "the dispatcher grew by {grown} KB");
     ensure!(states < CHANGES / 2, "the queue was not dropped");
-    // A gateway that is held up by another one would wait for all of it: half a minute.
-    ensure!(
-        others.longest() < Duration::from_secs(10),
-        "others noticed: {others}"
-    );
+    // Of tens of thousands of deliveries; a slow moment of the machine is not what is meant.
+    ensure!(others.p99() < ms(500), "others noticed: {others}");
     drop(watchers);
     client.leave().await
 }
