@@ -18,7 +18,7 @@ pub mod temp;
 pub mod wait;
 
 pub use etcd::{EtcdCluster, EtcdMember};
-pub use node::{Node, NodeOptions};
+pub use node::{Node, NodeAuth, NodeOptions};
 pub use ports::Ports;
 pub use process::Process;
 pub use proxy::{Direction, Proxy};

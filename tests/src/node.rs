@@ -25,6 +25,20 @@ pub struct NodeOptions {
     pub settings: Vec<(String, String)>,
     /// How other nodes reach its feed, if not directly: a proxy's address.
     pub advertise: Option<SocketAddr>,
+    /// Who may come in.
+    pub auth: NodeAuth,
+}
+
+/// Who may come in at a [`Node`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NodeAuth {
+    /// Everybody on this machine, without a signature: `dev:<tenant>:<user>`.
+    #[default]
+    Dev,
+    /// Tokens signed with this secret, of 32 bytes or more (HS256); nobody else.
+    Secret(String),
+    /// As the settings say.
+    Configured,
 }
 
 impl NodeOptions {
@@ -33,6 +47,13 @@ impl NodeOptions {
         let times = [
             ("HEARTBEAT_MS", 1500),
             ("SESSION_TTL_MS", 4500),
+            ("LINGER_MS", 1000),
+            ("DRAIN_WINDOW_MS", 2000),
+            ("EXPIRING_MS", 3000),
+            ("HELLO_MS", 1000),
+            ("ANSWER_MS", 200),
+            ("STUCK_MS", 1000),
+            ("WATCH_FILES_MS", 100),
             ("ACK_TIMEOUT_MS", 500),
             ("RENEW_MS", 500),
             ("HOLDER_TTL_MS", 3000),
@@ -54,7 +75,14 @@ impl NodeOptions {
             roles: roles.to_owned(),
             settings: settings.into(),
             advertise: None,
+            auth: NodeAuth::default(),
         }
+    }
+
+    /// Only with tokens signed with this secret.
+    pub fn with_secret(mut self, secret: &str) -> Self {
+        self.auth = NodeAuth::Secret(secret.to_owned());
+        self
     }
 
     /// With one more setting; the last one of a key counts.
@@ -75,6 +103,7 @@ impl NodeOptions {
 #[derive(Debug)]
 pub struct Node {
     name: String,
+    public: SocketAddr,
     feed: SocketAddr,
     internal: SocketAddr,
     process: Process,
@@ -85,14 +114,24 @@ impl Node {
     /// Starts a node, its log in `folder`, and waits until it answers.
     pub async fn start(folder: &Path, options: &NodeOptions) -> Result<Self> {
         let ports = Ports::default();
+        let public = SocketAddr::from(([127, 0, 0, 1], ports.take()?));
         let feed = SocketAddr::from(([127, 0, 0, 1], ports.take()?));
         let internal = SocketAddr::from(([127, 0, 0, 1], ports.take()?));
         let mut command = Command::new(&options.binary);
         command.args(["serve", "--name", &options.name, "--roles", &options.roles]);
+        command.args(["--listen-public", &public.to_string()]);
         command.args(["--listen-feed", &feed.to_string()]);
         command.args(["--listen-internal", &internal.to_string()]);
         if let Some(advertise) = options.advertise {
             command.args(["--advertise", &advertise.to_string()]);
+        }
+        match &options.auth {
+            NodeAuth::Dev => drop(command.arg("--dev")),
+            NodeAuth::Secret(secret) => {
+                let key = format!("[{{alg=\"HS256\",secret=\"{secret}\"}}]");
+                command.env("ADSUM_AUTH__KEYS", key);
+            }
+            NodeAuth::Configured => {}
         }
         for (key, value) in &options.settings {
             command.env(format!("ADSUM_{key}"), value);
@@ -101,6 +140,7 @@ impl Node {
         let name = options.name.clone();
         let node = Self {
             name,
+            public,
             feed,
             internal,
             process,
@@ -130,6 +170,11 @@ impl Node {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where clients come in, if it is a gateway.
+    pub fn public(&self) -> SocketAddr {
+        self.public
     }
 
     /// Where its feed listens.

@@ -1,25 +1,34 @@
 //! The presence service: one binary, all roles. A library only so that its tests can put parts
 //! together as it does.
 
+mod backends;
 mod cli;
+mod clock;
 mod config;
+mod drain;
 pub mod feed;
-mod health;
 mod internal;
+mod public;
+mod reload;
 mod roles;
+mod signals;
+mod welcome;
 
-use std::process::ExitCode;
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use cli::{Cli, Command};
-use config::Config;
+use cli::{Cli, Serve};
 use tracing_subscriber::EnvFilter;
 
 /// The program.
 #[must_use]
 pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match cli::run(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
             // One sentence for people; the causes follow it.
@@ -34,36 +43,19 @@ fn say(text: &str) {
     eprintln!("{text}");
 }
 
-#[allow(clippy::print_stdout)]
+/// A line on stdout. Whoever reads it may have gone (`adsum watch … | head`): then this ends.
 fn print(text: &str) {
-    println!("{text}");
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
 }
 
-fn run(cli: Cli) -> Result<ExitCode> {
-    match cli.command {
-        Command::Serve(serve) => {
-            let mut config = Config::read(serve.source.config.as_deref())?;
-            serve.over(&mut config);
-            config.check()?;
-            log_to_stderr(&config.log)?;
-            runtime()?.block_on(roles::serve(config))?;
-        }
-        Command::CheckConfig(source) => {
-            Config::read(source.config.as_deref())?.check()?;
-            print("the configuration can be used");
-        }
-        Command::DefaultConfig => print(&toml::to_string_pretty(&Config::default())?),
-        Command::Health { address } => {
-            let (ready, text) = runtime()?.block_on(health::ask(address))?;
-            print(&text);
-            return Ok(if ready {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            });
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+fn serve(flags: Serve) -> Result<ExitCode> {
+    let config = flags.read()?;
+    log_to_stderr(&config.log)?;
+    let reread = Arc::new(move || flags.read());
+    runtime()?.block_on(roles::serve(config, reread))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -79,11 +71,12 @@ fn log_to_stderr(log: &config::Log) -> Result<()> {
         .with_context(|| format!("log.filter {:?} is no filter", log.filter))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     if log.json {
-        builder.json().init()
+        builder.json().init();
     } else {
-        builder.init()
+        builder.init();
     }
     Ok(())
 }

@@ -38,6 +38,9 @@ pub struct Item {
     pub visibility: Visibility,
     /// The version of the list of contacts that goes with it.
     pub contacts: u64,
+    /// While invisible: the public last seen, ms; else 0. What others are told when they stop
+    /// seeing the person.
+    pub frozen_at: u64,
 }
 
 impl Item {
@@ -137,6 +140,7 @@ impl Person {
             v: self.version,
             visibility: self.prefs.visibility.value,
             contacts: self.prefs.contacts,
+            frozen_at: self.prefs.frozen_at,
         })
     }
 }

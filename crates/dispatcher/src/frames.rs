@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adsum_core::{Item, UserId, UserKey, Version, store::Shard};
+use adsum_core::{SessionKey, Item, UserId, UserKey, Version, store::Shard};
 use adsum_proto::{
     TopicKey,
     feed::{self, DispatcherFrame, frame::Body},
@@ -91,6 +91,22 @@ pub(crate) fn parts(shard: Shard, parts: &Parts) -> Vec<feed::Frame> {
         .iter()
         .map(|p| frame(shard, parts.at, Body::Part(part(p))))
         .collect()
+}
+
+pub(crate) fn kicked(sessions: &[(Shard, SessionKey)]) -> Vec<feed::Frame> {
+    let at = Mark {
+        version: Version::ZERO,
+        settling: false,
+    };
+    let frames = sessions.iter().map(|(shard, session)| {
+        let kicked = feed::Kicked {
+            tenant: session.owner.tenant.to_string(),
+            user: session.owner.user.to_string(),
+            device: session.device.to_string(),
+        };
+        frame(*shard, at, Body::Kicked(kicked))
+    });
+    frames.collect()
 }
 
 pub(crate) fn contacts(

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use adsum_core::{Topic, UserKey, Version, ring::ShardRing, store::Shard};
+use adsum_core::{SessionKey, Topic, UserKey, Version, ring::ShardRing, store::Shard};
 use adsum_proto::TopicKey;
 use tokio::sync::Notify;
 
@@ -19,6 +19,9 @@ use crate::{interest::StreamId, tail::Routed};
 const BATCH: usize = 2000;
 /// Topics whose parts are asked for at a time: what one gateway holds in memory, at most.
 const PARTS: usize = 32;
+
+/// Closed sessions that wait to be told.
+const KICKED: usize = 1000;
 
 /// How far a shard was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(crate) enum Next {
     Batch(States, Marks),
     /// Ask this shard for parts of these topics, and say when they are sent.
     Parts(Shard, Vec<TopicKey>),
+    /// Sessions that a service has closed.
+    Kicked(Vec<(Shard, SessionKey)>),
     /// Nothing now.
     Idle,
 }
@@ -46,6 +51,7 @@ struct Queue {
     taken: BTreeSet<Shard>,
     states: VecDeque<(Shard, Arc<Routed>)>,
     marks: BTreeMap<Shard, Mark>,
+    kicked: Vec<(Shard, SessionKey)>,
     parts: BTreeMap<Shard, VecDeque<TopicKey>>,
     /// Shards whose every topic is being sent whole: no mark until that is done, since a mark
     /// says that nothing before it is missing.
@@ -216,6 +222,17 @@ impl Outlet {
         }
     }
 
+    /// A service has closed this session. Past a bound it is not told: the gateway's renewals
+    /// will notice.
+    pub(crate) fn kicked(&self, shard: Shard, session: &SessionKey) {
+        let mut queue = self.queue();
+        if queue.kicked.len() < KICKED && !self.closed() {
+            queue.kicked.push((shard, session.clone()));
+            drop(queue);
+            self.wake.notify_one();
+        }
+    }
+
     /// All states up to here were pushed.
     pub(crate) fn mark(&self, shard: Shard, mark: Mark) {
         self.queue().marks.insert(shard, mark);
@@ -226,6 +243,9 @@ impl Outlet {
     /// that neither keeps the other waiting.
     pub(crate) fn next(&self) -> Next {
         let mut queue = self.queue();
+        if !queue.kicked.is_empty() {
+            return Next::Kicked(std::mem::take(&mut queue.kicked));
+        }
         queue.parts_turn = !queue.parts_turn;
         if queue.parts_turn
             && let Some((shard, topics)) = queue.next_parts()
@@ -343,6 +363,7 @@ mod tests {
         loop {
             match outlet.next() {
                 Next::Idle => return sent,
+                Next::Kicked(sessions) => sent.push(format!("K{}", sessions.len())),
                 Next::Batch(states, marks) => {
                     sent.extend(
                         states

@@ -146,6 +146,7 @@ impl ShardTask {
             Some(states) => {
                 self.route(&states);
                 self.mark();
+                self.tell_kicked();
             }
             None => self.look().await,
         }
@@ -174,6 +175,14 @@ impl ShardTask {
             }
             Ok(News::Behind) => {}
             Err(error) => tracing::debug!(shard = self.shard, %error, "shard can't be read now"),
+        }
+        self.tell_kicked();
+    }
+
+    fn tell_kicked(&mut self) {
+        for session in self.tail.kicked() {
+            let outlets = self.takers.values();
+            outlets.for_each(|outlet| outlet.kicked(self.shard, &session));
         }
     }
 

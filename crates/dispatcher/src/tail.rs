@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use adsum_core::{
-    Change, Event, TopicState, Version, View, load,
+    Change, Event, Reason, SessionKey, TopicState, Version, View, load,
     store::{Position, Result, Shard, Store},
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct Tail {
     history: usize,
     view: Option<View>,
     read: u64,
+    /// Sessions that a service has closed, still to be told.
+    kicked: Vec<SessionKey>,
 }
 
 impl Tail {
@@ -50,11 +52,17 @@ impl Tail {
             history,
             view: None,
             read: 0,
+            kicked: Vec::new(),
         }
     }
 
     pub(crate) fn view(&self) -> Option<&View> {
         self.view.as_ref()
+    }
+
+    /// Sessions that a service has closed since the last time this was asked.
+    pub(crate) fn kicked(&mut self) -> Vec<SessionKey> {
+        std::mem::take(&mut self.kicked)
     }
 
     /// Takes pushed changes that follow the view without a hole. `None`: look at the log.
@@ -72,6 +80,7 @@ impl Tail {
                 return None;
             }
             self.read += 1;
+            self.kicked.extend(kicked(change));
             states.add(change, view.apply(change));
         }
         Some(states.done())
@@ -107,6 +116,7 @@ impl Tail {
             }
             for change in &page.entries {
                 self.read = change.version.seq;
+                self.kicked.extend(kicked(change));
                 states.add(change, view.apply(change));
             }
             if self.read >= position.seq || page.entries.is_empty() {
@@ -155,6 +165,18 @@ impl Tail {
         } else {
             News::Current(states)
         })
+    }
+}
+
+fn kicked(change: &Change) -> Option<SessionKey> {
+    match &change.event {
+        Event::Session {
+            owner,
+            device,
+            reason: Some(Reason::Kicked),
+            ..
+        } => Some(SessionKey::new(owner.clone(), device.clone())),
+        _ => None,
     }
 }
 

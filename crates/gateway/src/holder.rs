@@ -46,6 +46,7 @@ enum Request {
     Prefer(SessionKey, Prefs),
     End(SessionKey, Conn, Reason, Duration),
     Spoke(SessionKey, Conn),
+    Check(SessionKey),
     Drain(Duration, oneshot::Sender<()>),
     Count(oneshot::Sender<usize>),
 }
@@ -161,6 +162,14 @@ impl Holder {
         self.ask(&key.clone(), Request::Spoke(key, conn))
     }
 
+    /// A session may have been closed by a service: if it is connected here, the store is asked.
+    ///
+    /// # Errors
+    /// When its shard has too much to do; the next renewals will notice.
+    pub fn check(&self, key: SessionKey) -> std::result::Result<(), Busy> {
+        self.ask(&key.clone(), Request::Check(key))
+    }
+
     /// Leaves a last deadline behind in every shard, and waits until they have it.
     pub async fn drain(&self, lease: Duration) {
         let mut drained = Vec::new();
@@ -263,6 +272,7 @@ impl Task {
                 self.hold.end(&key, conn, reason, now + ms(linger))
             }
             Request::Spoke(key, conn) => self.hold.spoke(&key, conn),
+            Request::Check(key) => self.hold.check(&key),
             Request::Drain(lease, done) => {
                 self.drain(lease, done);
                 Vec::new()

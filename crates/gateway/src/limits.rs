@@ -8,10 +8,8 @@ mod rate;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc};
-
-use adsum_core::{Limits, TenantId};
-use arc_swap::ArcSwap;
+use adsum_core::Limits;
+use adsum_proto::client::FrameLimits;
 use serde::{Deserialize, Serialize};
 
 pub use counters::{Admission, Counters};
@@ -36,10 +34,22 @@ macro_rules! limits {
             }
         }
 
-        /// A tenant's own limits; what it doesn't set is the node's.
+        /// A tenant's own limits and times; what it doesn't set is the node's.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct TenantSettings {
+            /// How often a connected client says something, ms.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub heartbeat_ms: Option<u64>,
+            /// How long a client may say nothing, ms.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub session_ttl_ms: Option<u64>,
+            /// How long a broken connection is told to nobody, ms.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub linger_ms: Option<u64>,
+            /// How long last seen is told, ms.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub retention_ms: Option<u64>,
             $(
                 $(#[$doc])*
                 #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +96,7 @@ limits! {
 /// Limits that would let nobody do anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("limits: {0}")]
-pub struct BadLimits(&'static str);
+pub struct BadLimits(pub(crate) &'static str);
 
 impl EdgeLimits {
     /// Checks that the limits make sense together.
@@ -122,6 +132,16 @@ impl EdgeLimits {
         }
     }
 
+    /// The bounds of what one frame may ask for.
+    #[must_use]
+    pub fn frame(&self) -> FrameLimits {
+        FrameLimits {
+            frame_bytes: self.frame_bytes,
+            topics: self.topics_per_connection + self.users_per_connection,
+            session: self.session(),
+        }
+    }
+
     /// Checks what a connection would watch: rooms and the tenant, and users.
     ///
     /// # Errors
@@ -148,65 +168,5 @@ impl EdgeLimits {
             return Err(LimitError::Frame { size, limit });
         }
         Ok(())
-    }
-}
-
-/// The limits of all tenants, replaced as a whole when the configuration is read again.
-#[derive(Debug)]
-pub struct LimitBook(ArcSwap<Pages>);
-
-#[derive(Debug)]
-struct Pages {
-    node: Arc<EdgeLimits>,
-    tenants: HashMap<TenantId, Arc<EdgeLimits>>,
-}
-
-impl LimitBook {
-    /// The node's limits, and what tenants have of their own.
-    ///
-    /// # Errors
-    /// When any limits make no sense together.
-    pub fn new(
-        node: EdgeLimits,
-        tenants: &HashMap<TenantId, TenantSettings>,
-    ) -> Result<Self, BadLimits> {
-        Pages::new(node, tenants).map(|pages| Self(ArcSwap::from_pointee(pages)))
-    }
-
-    /// Takes new limits; connections get them when they next ask.
-    ///
-    /// # Errors
-    /// When any make no sense together; the old ones stay.
-    pub fn replace(
-        &self,
-        node: EdgeLimits,
-        tenants: &HashMap<TenantId, TenantSettings>,
-    ) -> Result<(), BadLimits> {
-        self.0.store(Arc::new(Pages::new(node, tenants)?));
-        Ok(())
-    }
-
-    /// A tenant's limits.
-    #[must_use]
-    pub fn of(&self, tenant: &TenantId) -> Arc<EdgeLimits> {
-        let pages = self.0.load();
-        Arc::clone(pages.tenants.get(tenant).unwrap_or(&pages.node))
-    }
-}
-
-impl Pages {
-    fn new(
-        node: EdgeLimits,
-        tenants: &HashMap<TenantId, TenantSettings>,
-    ) -> Result<Self, BadLimits> {
-        node.check()?;
-        let own = tenants.iter().map(|(tenant, settings)| {
-            let limits = node.with(settings);
-            limits.check()?;
-            Ok((tenant.clone(), Arc::new(limits)))
-        });
-        let tenants = own.collect::<Result<_, BadLimits>>()?;
-        let node = Arc::new(node);
-        Ok(Self { node, tenants })
     }
 }

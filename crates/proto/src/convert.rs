@@ -113,6 +113,7 @@ pub fn item_to(item: &Item) -> feed::Item {
         }
         .into(),
         contacts: item.contacts,
+        frozen_at: item.frozen_at,
     }
 }
 
@@ -145,6 +146,7 @@ pub fn item_from(item: feed::Item) -> Result<Arc<Item>> {
         v: version(item.v.as_ref())?,
         visibility,
         contacts: item.contacts,
+        frozen_at: item.frozen_at,
     }))
 }
 

@@ -20,6 +20,7 @@ fn item() -> Arc<Item> {
         v: Version::new(7, 8),
         visibility: Visibility::Contacts,
         contacts: 3,
+        frozen_at: 4,
     })
 }
 

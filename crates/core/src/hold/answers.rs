@@ -37,10 +37,11 @@ impl Hold {
                 }
             }
             Opened::Superseded { conn } => {
-                let word = if held.fresh {
-                    Word::Superseded(conn)
-                } else {
-                    Word::Replaced
+                let word = match (held.fresh, conn == op.stamp.conn) {
+                    (true, _) => Word::Superseded(conn),
+                    // Nobody but a service closes a connection that is still here.
+                    (false, true) => Word::Kicked,
+                    (false, false) => Word::Replaced,
                 };
                 self.drop_session(key);
                 actions.push(Action::Tell(key.clone(), op.stamp.conn, word));

@@ -66,6 +66,8 @@ pub enum Word {
     /// It was never let in: a newer connection is recorded, or it was closed by a service. A
     /// client whose clock was set back may go above this one once.
     Superseded(Conn),
+    /// It was closed by a service, and must not come back by itself.
+    Kicked,
     /// It is closed in the store.
     Closed(Reason),
 }
@@ -250,6 +252,14 @@ impl Hold {
         held.phase = Phase::Connected;
         if held.under != number {
             // All others were opened under a new incarnation while this one was given up.
+            held.reopen();
+        }
+        self.send(key)
+    }
+
+    /// The session may have been closed behind our back: asks the store, by opening it again.
+    pub fn check(&mut self, key: &SessionKey) -> Vec<Action> {
+        if let Some(held) = self.sessions.get_mut(key) {
             held.reopen();
         }
         self.send(key)

@@ -255,6 +255,7 @@ fn item(user: &str, seq: u64) -> Arc<Item> {
         v: Version::new(1, seq),
         visibility: Visibility::Everyone,
         contacts: 0,
+        frozen_at: 0,
     })
 }
 

@@ -3,7 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use adsum_core::{TenantId, Topic, UserId, UserKey, Version, store::Shard};
+use adsum_core::{
+    DeviceId, SessionKey, TenantId, Topic, UserId, UserKey, Version, store::Shard,
+};
 use adsum_proto::{Malformed, TopicKey, feed, item_from, state_from, topic_from, version_from};
 
 use super::{topic::Op, watch::Cause};
@@ -38,6 +40,7 @@ pub(super) struct Decoded {
     /// By topic, in their order.
     pub(super) ops: HashMap<TopicKey, Vec<(Shard, Op)>>,
     pub(super) contacts: Vec<ContactList>,
+    pub(super) kicked: Vec<SessionKey>,
     pub(super) seen: Vec<Seen>,
     pub(super) states: usize,
     pub(super) parts: usize,
@@ -73,6 +76,10 @@ impl Decoded {
             Body::Mark(_) => Kind::Mark,
             Body::Contacts(list) => {
                 self.contacts.push(contacts_from(list)?);
+                Kind::Other
+            }
+            Body::Kicked(kicked) => {
+                self.kicked.push(session_from(kicked)?);
                 Kind::Other
             }
         };
@@ -143,6 +150,11 @@ fn belongs(topic: &Topic, user: &UserId) -> Result<(), Malformed> {
         Topic::User(own) if own != user => Err(Malformed::Unknown("user in this topic")),
         _ => Ok(()),
     }
+}
+
+fn session_from(kicked: feed::Kicked) -> Result<SessionKey, Malformed> {
+    let owner = UserKey::new(TenantId::new(kicked.tenant)?, UserId::new(kicked.user)?);
+    Ok(SessionKey::new(owner, DeviceId::new(kicked.device)?))
 }
 
 fn contacts_from(list: feed::Contacts) -> Result<ContactList, Malformed> {

@@ -38,7 +38,7 @@ use tokio_util::{
 pub use config::{BadConfig, FeedConfig};
 pub use connect::{ConnectError, Connector, memory, tcp};
 pub use metrics::{Count, FeedMetrics};
-pub use shared::Observe;
+pub use shared::{Kicked, Observe};
 pub use watch::{Cause, Picture, TopicDiff, TopicEvent, Watch};
 
 /// Everything that this gateway watches. Clones are the same feed; it stops with the last one.
@@ -86,6 +86,11 @@ impl Feed {
             stop,
             tasks,
         })
+    }
+
+    /// Tells of sessions that a service has closed, from now on. Only the first caller is told.
+    pub fn on_kicked(&self, tell: Kicked) {
+        let _ = self.shared.kicked.set(tell);
     }
 
     /// Watches a topic. All watchers of one topic share one roster and one subscription.

@@ -4,12 +4,12 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use adsum_core::{TenantId, UserId, ring::ShardRing, store::Shard};
+use adsum_core::{SessionKey, TenantId, UserId, ring::ShardRing, store::Shard};
 use tokio::time::Instant;
 
 use super::{
@@ -23,12 +23,16 @@ use super::{
 /// Told the epoch of a shard when a frame shows a new one: the store's `observe`.
 pub type Observe = Arc<dyn Fn(Shard, u64) + Send + Sync>;
 
+/// Told of sessions that a service has closed, wherever they are connected.
+pub type Kicked = Arc<dyn Fn(SessionKey) + Send + Sync>;
+
 pub(super) struct Shared {
     pub(super) config: Arc<FeedConfig>,
     pub(super) topics: Arc<Topics>,
     pub(super) contacts: Contacts,
     pub(super) metrics: Arc<FeedMetrics>,
     observe: Observe,
+    pub(super) kicked: OnceLock<Kicked>,
     epochs: Vec<AtomicU64>,
     started: Instant,
 }
@@ -41,6 +45,7 @@ impl Shared {
             contacts: Contacts::new(config.contacts_max),
             metrics: Arc::default(),
             observe,
+            kicked: OnceLock::new(),
             epochs: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             started: Instant::now(),
             config,
@@ -69,6 +74,9 @@ impl Shared {
         }
         for (tenant, users) in listed {
             self.topics.contacts(&tenant, &users, &self.metrics);
+        }
+        if let Some(tell) = self.kicked.get() {
+            batch.kicked.into_iter().for_each(|session| tell(session));
         }
         let mut seen = batch.seen;
         seen.retain(|s| s.settling || s.kind != Kind::Other);

@@ -1,6 +1,6 @@
 //! Limits, counters and rates.
 
-use std::{collections::HashMap, sync::Arc, thread};
+use std::{sync::Arc, thread};
 
 use adsum_core::{TenantId, UserId, UserKey};
 use proptest::prelude::*;
@@ -13,29 +13,6 @@ fn tenant(name: &str) -> TenantId {
 
 fn user(name: &str) -> UserId {
     UserId::new(name).unwrap()
-}
-
-#[test]
-fn limits_a_tenants_own_lie_over_the_nodes() {
-    let settings = TenantSettings {
-        topics_per_connection: Some(2),
-        ..TenantSettings::default()
-    };
-    let tenants = HashMap::from([(tenant("acme"), settings)]);
-    let book = LimitBook::new(EdgeLimits::default(), &tenants).unwrap();
-    assert_eq!(book.of(&tenant("acme")).topics_per_connection, 2);
-    assert_eq!(book.of(&tenant("acme")).users_per_connection, 500);
-    assert_eq!(*book.of(&tenant("other")), EdgeLimits::default());
-
-    let unfit = EdgeLimits {
-        message_burst: 0,
-        ..EdgeLimits::default()
-    };
-    assert!(book.replace(unfit, &HashMap::new()).is_err());
-    assert_eq!(book.of(&tenant("acme")).topics_per_connection, 2);
-    book.replace(EdgeLimits::default(), &HashMap::new())
-        .unwrap();
-    assert_eq!(book.of(&tenant("acme")).topics_per_connection, 500);
 }
 
 #[test]

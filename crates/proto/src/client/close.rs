@@ -69,6 +69,26 @@ impl Close {
         }
     }
 
+    /// What the close frame says besides.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::WrongType => "wrong type of message",
+            Self::TooLarge => "frame too large",
+            Self::Internal => "internal",
+            Self::Drain => "this gateway goes away",
+            Self::BadFrames => "bad frames",
+            Self::Unauthorized => "unauthorized",
+            Self::Timeout => "timeout",
+            Self::Replaced => "replaced",
+            Self::Kicked => "kicked",
+            Self::Superseded => "superseded",
+            Self::TokenExpired => "token expired",
+            Self::TooMany => "too many",
+        }
+    }
+
     /// Reads [`code`](Self::code). `None` for others, such as 1006: come back.
     #[must_use]
     pub fn from_code(code: u16) -> Option<Self> {

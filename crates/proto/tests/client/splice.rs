@@ -90,6 +90,7 @@ fn of_core_and_back() {
         v: adsum_core::Version::new(3, 7),
         visibility: adsum_core::Visibility::Nobody,
         contacts: 9,
+        frozen_at: 0,
     };
     let piece = Encoding::Json.item(&(&core).into());
     let text = r#"{"user":"ann","status":"invisible","devices":[],"since":5,"v":"3-7"}"#;

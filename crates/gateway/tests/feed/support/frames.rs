@@ -51,6 +51,7 @@ pub(crate) fn item(user: &str, seq: u64) -> feed::Item {
         v: Some(cursor(seq)),
         visibility: feed::Visibility::Everyone.into(),
         contacts: 0,
+        frozen_at: 0,
     }
 }
 

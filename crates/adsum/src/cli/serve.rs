@@ -1,40 +1,15 @@
-//! The command line.
+//! `serve`: its flags, and what they do to the configuration.
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use adsum_core::membership::Role;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use anyhow::Result;
+use clap::{Args, ValueEnum};
 
-use crate::config::Config;
-
-/// Adsum knows who is online, on which devices, in which rooms, and tells everyone who may know.
-#[derive(Debug, Parser)]
-#[command(name = "adsum", version, about, propagate_version = true)]
-pub(crate) struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// What to do.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Run a node; without Redis and etcd a whole service in one process.
-    Serve(Serve),
-    /// Say whether a configuration can be used, and why not.
-    CheckConfig(Source),
-    /// Print the default configuration, ready to be edited.
-    DefaultConfig,
-    /// Ask a node how it is; exits with 1 when it is not ready.
-    Health {
-        /// The node's internal address.
-        #[arg(default_value = "127.0.0.1:8082")]
-        address: SocketAddr,
-    },
-}
+use crate::config::{Config, Secret};
 
 /// Where the configuration comes from.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Source {
     /// A TOML file; `adsum default-config` prints one.
     #[arg(long, short, env = "ADSUM_CONFIG", value_name = "FILE")]
@@ -63,7 +38,7 @@ impl From<RoleArg> for Role {
 }
 
 /// Flags of `serve`; each overrides the file and the environment.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Serve {
     /// Where the configuration comes from.
     #[command(flatten)]
@@ -71,6 +46,9 @@ pub(crate) struct Serve {
     /// What this node does [default: all of them].
     #[arg(long, value_delimiter = ',')]
     pub(crate) roles: Vec<RoleArg>,
+    /// For development: callers on this machine need no signed token.
+    #[arg(long)]
+    pub(crate) dev: bool,
     /// This node's name, unique in the cluster [default: the host's name].
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -83,6 +61,9 @@ pub(crate) struct Serve {
     /// etcd endpoints.
     #[arg(long, value_delimiter = ',')]
     pub(crate) etcd: Vec<String>,
+    /// Where clients come in.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen_public: Option<SocketAddr>,
     /// Where the feed listens.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen_feed: Option<SocketAddr>,
@@ -95,8 +76,19 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
+    /// The configuration: file, environment, and these flags over them.
+    ///
+    /// # Errors
+    /// When it can't be read or does not fit together.
+    pub(crate) fn read(&self) -> Result<Config> {
+        let mut config = Config::read(self.source.config.as_deref())?;
+        self.over(&mut config);
+        config.check()?;
+        Ok(config)
+    }
+
     /// Lays the flags over a configuration.
-    pub(crate) fn over(&self, config: &mut Config) {
+    fn over(&self, config: &mut Config) {
         fn set<T: Clone>(to: &mut T, flag: Option<&T>) {
             if let Some(value) = flag {
                 to.clone_from(value);
@@ -106,13 +98,15 @@ impl Serve {
             config.node.roles = self.roles.iter().map(|r| (*r).into()).collect();
         }
         if !self.redis.is_empty() {
-            config.redis.urls.clone_from(&self.redis);
+            config.redis.urls = self.redis.iter().cloned().map(Secret::from).collect();
         }
         if !self.etcd.is_empty() {
             config.etcd.endpoints.clone_from(&self.etcd);
         }
+        config.node.dev |= self.dev;
         set(&mut config.node.name, self.name.as_ref());
         set(&mut config.cluster.name, self.cluster.as_ref());
+        set(&mut config.listen.public, self.listen_public.as_ref());
         set(&mut config.listen.feed, self.listen_feed.as_ref());
         set(&mut config.listen.internal, self.listen_internal.as_ref());
         set(&mut config.listen.advertise, self.advertise.as_ref());
@@ -121,14 +115,9 @@ impl Serve {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::Parser;
 
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
-    }
+    use super::{super::*, *};
 
     #[test]
     fn flags_override_the_rest() {
@@ -139,8 +128,11 @@ mod tests {
             "reaper,gateway",
             "--name",
             "n1",
+            "--dev",
             "--listen-feed",
             "127.0.0.1:9",
+            "--listen-public",
+            "127.0.0.1:10",
         ]);
         let Command::Serve(serve) = cli.unwrap().command else {
             panic!("not serve")
@@ -149,6 +141,8 @@ mod tests {
         serve.over(&mut config);
         assert_eq!(config.node.roles, [Role::Reaper, Role::Gateway]);
         assert_eq!(config.node.name, "n1");
+        assert!(config.node.dev);
         assert_eq!(config.listen.feed.port(), 9);
+        assert_eq!(config.listen.public.port(), 10);
     }
 }

@@ -1,0 +1,141 @@
+//! What a node stands on: the store, the membership, and the way of the feed. Embedded when
+//! nothing is configured, never because something configured can't be reached.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use adsum_cluster::{EtcdConfig, EtcdMembership, EtcdTls, LocalCluster, Profile};
+use adsum_core::{
+    membership::{Membership, Role},
+    store::Store,
+};
+use adsum_gateway::feed::Connector;
+use adsum_store::{MemoryStore, RedisConfig, RedisStore};
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+
+use crate::{
+    config::{Config, ms},
+    feed::{self, Incoming},
+};
+
+/// Listens, or says what to do.
+///
+/// # Errors
+/// When the address is taken or not ours.
+pub(crate) async fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("can't listen on {address} ({name}); is another node running? Choose another port")
+    })
+}
+
+/// The store, checked.
+///
+/// # Errors
+/// When it can't be reached or used.
+pub(crate) async fn store(config: &Config) -> Result<Arc<dyn Store>> {
+    let store = connect(config).await?;
+    store.check().await.context("the store can't be used")?;
+    Ok(store)
+}
+
+async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
+    let options = config.store_options();
+    if config.redis.urls.is_empty() {
+        return Ok(Arc::new(MemoryStore::embedded(options)));
+    }
+    let ca_pem = config.redis.ca.as_ref().map(|file| {
+        std::fs::read(file).with_context(|| format!("redis.ca: {} can't be read", file.display()))
+    });
+    let urls = config.redis.urls.iter().map(|u| u.expose().to_owned());
+    let redis = RedisConfig {
+        cluster: config.cluster.name.clone(),
+        layout: config.cluster.layout,
+        options,
+        deadline: ms(config.times.store_deadline_ms),
+        ca_pem: ca_pem.transpose()?,
+        ..RedisConfig::new(urls.collect())
+    };
+    let store = RedisStore::connect(redis)
+        .await
+        .context("Redis can't be used")?;
+    Ok(Arc::new(store))
+}
+
+/// How the feed travels from and to this node, as far as its roles need it.
+///
+/// # Errors
+/// When its port is taken or its certificates can't be read.
+pub(crate) async fn transport(config: &Config) -> Result<(Option<Incoming>, Option<Connector>)> {
+    let has = |role| config.node.roles.contains(&role);
+    if config.embedded() {
+        let (incoming, connector) = feed::in_memory();
+        let connector = has(Role::Gateway).then_some(connector);
+        return Ok((has(Role::Dispatcher).then_some(incoming), connector));
+    }
+    let incoming = match has(Role::Dispatcher) {
+        true => Some(Incoming::Tcp(
+            listen(config.listen.feed, "listen.feed").await?,
+        )),
+        false => None,
+    };
+    let connector = match has(Role::Gateway) {
+        true => Some(feed::over_tcp(&config.feed)?),
+        false => None,
+    };
+    Ok((incoming, connector))
+}
+
+/// Joins the cluster.
+///
+/// # Errors
+/// When etcd can't be reached or used.
+pub(crate) async fn membership(
+    config: &Config,
+    incoming: Option<&Incoming>,
+) -> Result<Arc<dyn Membership>> {
+    let listening = incoming.map(Incoming::address).transpose()?.flatten();
+    let address = match (config.listen.advertise.as_str(), listening) {
+        ("", Some(address)) => address.to_string(),
+        (advertised, _) => advertised.to_owned(),
+    };
+    let profile = Profile {
+        name: name(config),
+        address,
+        roles: config.node.roles.clone(),
+        zone: config.node.zone.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    if config.etcd.endpoints.is_empty() {
+        let local = LocalCluster::new().join(profile).context("node.name")?;
+        return Ok(Arc::new(local));
+    }
+    let etcd = &config.etcd;
+    let tls = etcd.ca.as_ref().map(|ca| EtcdTls {
+        ca: ca.clone(),
+        cert: etcd.cert.clone(),
+        key: etcd.key.clone(),
+        domain: None,
+    });
+    let etcd = EtcdConfig {
+        lease_ttl: ms(config.times.lease_ttl_ms),
+        user: etcd.user.clone(),
+        password: etcd.password.as_ref().map(|p| p.expose().to_owned()),
+        tls,
+        ..EtcdConfig::new(etcd.endpoints.clone(), config.cluster.name.clone())
+    };
+    let joined = EtcdMembership::connect(etcd, profile)
+        .await
+        .context("etcd can't be used")?;
+    Ok(Arc::new(joined))
+}
+
+fn name(config: &Config) -> String {
+    if !config.node.name.is_empty() {
+        return config.node.name.clone();
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match host.trim() {
+        "" => "node".to_owned(),
+        host => host.to_owned(),
+    }
+}

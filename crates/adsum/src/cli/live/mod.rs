@@ -1,0 +1,9 @@
+//! Presence as it happens, in a terminal: `join` is there itself, `watch` only looks.
+
+mod events;
+mod join;
+mod lines;
+mod watch;
+
+pub(crate) use join::Join;
+pub(crate) use watch::Watch;

@@ -1,0 +1,118 @@
+//! The command line: what there is to say, and who does it.
+
+mod args;
+mod ask;
+mod drain;
+mod health;
+mod live;
+mod paint;
+mod serve;
+mod shards;
+mod token;
+mod user;
+mod who;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::{config, print};
+use args::{Internal, Output};
+pub(crate) use serve::Serve;
+
+/// Adsum knows who is online, on which devices, in which rooms, and tells everyone who may know.
+#[derive(Debug, Parser)]
+#[command(name = "adsum", version, about, propagate_version = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a node; without Redis and etcd a whole service in one process.
+    Serve(Box<Serve>),
+    /// Be present in a room, and see who else is, until Ctrl-C.
+    Join(live::Join),
+    /// See who comes and goes in a room, a user or the tenant, until Ctrl-C.
+    Watch(live::Watch),
+    /// Who is in a room now.
+    Who(who::Who),
+    /// How a user is now; with --why also what keeps them online.
+    User(user::User),
+    /// How the shards stand: owners, positions, lag.
+    Shards(shards::Shards),
+    /// Close the sessions of a user.
+    Kick(user::Kick),
+    /// Forget a user: sessions, settings, contacts, last seen.
+    Purge(user::Purge),
+    /// Mint a token, for development.
+    Token(token::Token),
+    /// Stop a node: its clients are sent elsewhere first.
+    Drain(drain::Drain),
+    /// Ask a node how it is; exits with 1 when it is not ready.
+    Health(health::Health),
+    /// Say whether a configuration can be used, and why not.
+    CheckConfig(Serve),
+    /// Print the default configuration, every key explained.
+    DefaultConfig,
+    /// Print completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Serve(serve) => return crate::serve(*serve),
+        Command::Join(join) => return crate::runtime()?.block_on(join.run()),
+        Command::Watch(watch) => return crate::runtime()?.block_on(watch.run()),
+        Command::Who(who) => crate::runtime()?.block_on(who.run())?,
+        Command::User(user) => crate::runtime()?.block_on(user.run())?,
+        Command::Shards(shards) => crate::runtime()?.block_on(shards.run())?,
+        Command::Kick(kick) => crate::runtime()?.block_on(kick.run())?,
+        Command::Purge(purge) => crate::runtime()?.block_on(purge.run())?,
+        Command::Token(token) => token.run()?,
+        Command::Drain(drain) => crate::runtime()?.block_on(drain.run())?,
+        Command::Health(health) => return crate::runtime()?.block_on(health.run()),
+        Command::CheckConfig(serve) => {
+            serve.read()?;
+            print("the configuration can be used");
+        }
+        Command::DefaultConfig => print(config::default_file()?.trim_end()),
+        Command::Completions { shell } => completions(shell),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn completions(shell: Shell) {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "adsum", &mut text);
+    print(String::from_utf8_lossy(&text).trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_what_it_does() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What belongs together in a configuration. Every refusal says what does not fit, and why it
+//! must.
+
+use adsum_core::membership::Role;
+use adsum_gateway::EdgeTimes;
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{Config, Times};
+
+impl Config {
+    /// Checks what belongs together.
+    ///
+    /// # Errors
+    /// Says what does not, and why it must.
+    pub(crate) fn check(&self) -> Result<()> {
+        ensure!(
+            !self.node.roles.is_empty(),
+            "node.roles is empty: this node would do nothing; name gateway, dispatcher or reaper"
+        );
+        ensure!(self.cluster.shards > 0, "cluster.shards must be at least 1");
+        self.check_zeros()?;
+        self.check_holding()?;
+        self.check_tenants()?;
+        self.check_stop()?;
+        self.check_ladder()?;
+        self.check_feed()?;
+        self.check_backends()?;
+        if self.node.roles.contains(&Role::Gateway) {
+            self.check_public()?;
+        }
+        Ok(())
+    }
+
+    /// A pause of nothing spins, a wait of nothing never succeeds.
+    fn check_zeros(&self) -> Result<()> {
+        let t = &self.times;
+        let positive = [
+            ("heartbeat_ms", t.heartbeat_ms),
+            ("hello_ms", t.hello_ms),
+            ("interval_ms", t.interval_ms),
+            ("handshake_ms", t.handshake_ms),
+            ("header_ms", t.header_ms),
+            ("idle_ms", t.idle_ms),
+            ("watch_files_ms", t.watch_files_ms),
+            ("renew_ms", t.renew_ms),
+            ("sweep_ms", t.sweep_ms),
+            ("poll_ms", t.poll_ms),
+            ("store_deadline_ms", t.store_deadline_ms),
+        ];
+        for (key, value) in positive {
+            ensure!(value > 0, "times.{key} must be at least 1");
+        }
+        ensure!(
+            t.lease_ttl_ms >= 1000,
+            "times.lease_ttl_ms must be at least 1000: etcd counts whole seconds"
+        );
+        Ok(())
+    }
+
+    fn check_holding(&self) -> Result<()> {
+        let t = &self.times;
+        ensure!(
+            t.holder_ttl_ms >= t.renew_ms.saturating_mul(3),
+            "times.holder_ttl_ms ({}) must be at least three times times.renew_ms ({}): two lost \
+             renewals must not cost a gateway its sessions",
+            t.holder_ttl_ms,
+            t.renew_ms
+        );
+        ensure!(
+            t.stuck_ms >= t.renew_ms && t.stuck_ms < t.holder_ttl_ms,
+            "times.stuck_ms ({}) must be at least times.renew_ms ({}) and below \
+             times.holder_ttl_ms ({}): users of a shard that can't be renewed must be sent away \
+             before its deadline, and not before a renewal was due",
+            t.stuck_ms,
+            t.renew_ms,
+            t.holder_ttl_ms
+        );
+        ensure!(
+            t.silent_ms >= t.poll_ms.saturating_mul(3),
+            "times.silent_ms ({}) must be at least three times times.poll_ms ({}): a dispatcher \
+             speaks once per poll",
+            t.silent_ms,
+            t.poll_ms
+        );
+        Ok(())
+    }
+
+    /// The node's own settings, and those of every tenant.
+    fn check_tenants(&self) -> Result<()> {
+        let node = self.edge_times();
+        check_clients(&node, &self.times, "times")?;
+        self.limits.check()?;
+        for (tenant, own) in &self.tenants {
+            let name = format!("tenants.{tenant}");
+            check_clients(&node.with(own), &self.times, &name)?;
+            self.limits.with(own).check().context(name)?;
+        }
+        Ok(())
+    }
+
+    fn check_stop(&self) -> Result<()> {
+        let t = &self.times;
+        // To leave deadlines behind and the cluster, after the last client.
+        let margin = (t.drain_window_ms / 4).saturating_add(1000);
+        ensure!(
+            t.stop_ms >= t.drain_window_ms.saturating_add(margin),
+            "times.stop_ms ({}) must be at least times.drain_window_ms + a quarter + 1000 \
+             ({} + {margin}): a node that stops sends its clients away first, and leaves the \
+             cluster after that",
+            t.stop_ms,
+            t.drain_window_ms
+        );
+        Ok(())
+    }
+
+    fn check_ladder(&self) -> Result<()> {
+        let (t, b) = (&self.times, &self.bounds);
+        ensure!(
+            b.interval_above <= b.count_above,
+            "bounds.interval_above ({}) must not be above bounds.count_above ({}): a room that \
+             grows is told by interval first, and by count after that",
+            b.interval_above,
+            b.count_above
+        );
+        ensure!(
+            t.window_ms <= t.interval_ms,
+            "times.window_ms ({}) must not be above times.interval_ms ({}): small rooms are told \
+             at least as often as large ones",
+            t.window_ms,
+            t.interval_ms
+        );
+        let positive = [
+            ("outbox_entries", b.outbox_entries),
+            ("outbox_answers", b.outbox_answers),
+            ("holder_backlog", b.holder_backlog),
+            ("users_per_request", b.users_per_request),
+            ("page", b.page),
+            ("unfinished_connections", b.unfinished_connections),
+            ("sweep_limit", b.sweep_limit),
+        ];
+        for (key, value) in positive {
+            ensure!(value > 0, "bounds.{key} must be at least 1");
+        }
+        ensure!(
+            b.streams_per_connection > 0,
+            "bounds.streams_per_connection must be at least 1"
+        );
+        Ok(())
+    }
+
+    fn check_feed(&self) -> Result<()> {
+        let tls = [&self.feed.ca, &self.feed.cert, &self.feed.key];
+        let given = tls.iter().filter(|file| file.is_some()).count();
+        ensure!(
+            given == 0 || given == 3,
+            "feed.ca, feed.cert and feed.key belong together"
+        );
+        ensure!(
+            given == 3 || self.feed.plaintext || self.listen.feed.ip().is_loopback(),
+            "listen.feed ({}) is reached from other machines: set feed.ca, feed.cert and feed.key, \
+             or feed.plaintext = true if the network itself is private",
+            self.listen.feed
+        );
+        Ok(())
+    }
+
+    fn check_backends(&self) -> Result<()> {
+        if self.redis.urls.is_empty() != self.etcd.endpoints.is_empty() {
+            let (has, lacks) = if self.redis.urls.is_empty() {
+                ("etcd.endpoints", "redis.urls")
+            } else {
+                ("redis.urls", "etcd.endpoints")
+            };
+            bail!(
+                "{has} is set and {lacks} is not: a cluster needs both, the embedded default \
+                 neither"
+            );
+        }
+        Ok(())
+    }
+
+    /// Of a gateway: the public port, and who may come in.
+    fn check_public(&self) -> Result<()> {
+        ensure!(
+            self.tls.cert.is_some() == self.tls.key.is_some(),
+            "tls.cert and tls.key belong together"
+        );
+        if self.has_keys() {
+            return Ok(());
+        }
+        ensure!(
+            self.node.dev,
+            "nobody could come in: a gateway needs keys to verify tokens with. Set auth.keys or \
+             auth.jwks, or try it on this machine with --dev, which accepts unsigned identities"
+        );
+        ensure!(
+            self.listen.public.ip().is_loopback(),
+            "--dev accepts unsigned identities only from this machine, and listen.public ({}) is \
+             reached from others: listen on 127.0.0.1, or set auth.keys or auth.jwks",
+            self.listen.public
+        );
+        Ok(())
+    }
+
+    fn has_keys(&self) -> bool {
+        !self.auth.keys.is_empty() || self.auth.jwks.is_some()
+    }
+}
+
+/// What clients are promised must fit what gateways do for them.
+fn check_clients(of: &EdgeTimes, t: &Times, name: &str) -> Result<()> {
+    let (heartbeat, ttl) = (of.heartbeat_ms, of.session_ttl_ms);
+    ensure!(heartbeat > 0, "{name}.heartbeat_ms must be at least 1");
+    ensure!(
+        ttl >= heartbeat.saturating_mul(2),
+        "{name}.session_ttl_ms ({ttl}) must be at least twice {name}.heartbeat_ms ({heartbeat}): \
+         one lost beat must not end a session"
+    );
+    // 3 s for the client to get through to another gateway, scaled like everything else.
+    let retry = heartbeat / 5;
+    let back = heartbeat
+        .saturating_add(t.ack_timeout_ms)
+        .saturating_add(retry);
+    let deadline = t.holder_ttl_ms.saturating_sub(t.renew_ms);
+    ensure!(
+        back < deadline,
+        "{name}.heartbeat_ms + times.ack_timeout_ms + a retry ({heartbeat} + {} + {retry}) must be \
+         below times.holder_ttl_ms - times.renew_ms ({deadline}): clients of a dead gateway must \
+         be back elsewhere before they are told as gone",
+        t.ack_timeout_ms
+    );
+    Ok(())
+}

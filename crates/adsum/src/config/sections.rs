@@ -1,0 +1,140 @@
+//! Where this node stands: who it is, whom it talks to, where it listens.
+
+use std::{fmt, net::SocketAddr, path::PathBuf};
+
+use adsum_core::membership::Role;
+use serde::{Deserialize, Serialize};
+
+use super::section::section;
+
+/// A text that must not be shown: a password, or a URL that may carry one.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// The text itself.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+section! {
+    /// This node.
+    pub(crate) struct Node {
+        /// Its name, unique in the cluster; empty for the host's name.
+        name: String = String::new(),
+        /// Where it stands, for spreading.
+        zone: String = String::new(),
+        /// What it does: any of `gateway`, `dispatcher` and `reaper`.
+        roles: Vec<Role> = vec![Role::Gateway, Role::Dispatcher, Role::Reaper],
+        /// For development: callers on this machine may say who they are without a signature
+        /// (`dev:<tenant>:<user>`), and the public port answers them on `/readyz`, `/metrics` and
+        /// `/admin` as well.
+        dev: bool = false,
+    }
+}
+
+section! {
+    /// What all nodes must agree on.
+    pub(crate) struct Cluster {
+        /// The name in Redis and etcd.
+        name: String = "adsum".to_owned(),
+        /// The layout of keys.
+        layout: u32 = 1,
+        /// Shards; fixed when the store is born.
+        shards: u16 = 64,
+    }
+}
+
+section! {
+    /// Where Redis is; nowhere for the embedded default.
+    pub(crate) struct Redis {
+        /// `redis://` or `rediss://` URLs, user and password included: some nodes of a cluster, or
+        /// one server. None: everything is kept in this process.
+        urls: Vec<Secret> = Vec::new(),
+        /// Certificates (PEM) to trust instead of the public ones.
+        ca: Option<PathBuf> = None,
+    }
+}
+
+section! {
+    /// Where etcd is; nowhere for the embedded default.
+    pub(crate) struct Etcd {
+        /// `http://` or `https://` URLs. None: this process is the whole cluster.
+        endpoints: Vec<String> = Vec::new(),
+        /// The user, if etcd asks for one.
+        user: Option<String> = None,
+        /// The user's password.
+        password: Option<Secret> = None,
+        /// Certificates (PEM) to trust with `https`.
+        ca: Option<PathBuf> = None,
+        /// This node's certificate, if etcd asks for one.
+        cert: Option<PathBuf> = None,
+        /// The key of `cert`.
+        key: Option<PathBuf> = None,
+    }
+}
+
+section! {
+    /// Where to listen.
+    pub(crate) struct Listen {
+        /// Clients: WebSocket, gRPC, HTTP and Server-Sent Events on one port.
+        public: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
+        /// The feed between dispatchers and gateways.
+        feed: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8081)),
+        /// Health, metrics and admin calls. Never for the public: whoever reaches it may use it.
+        internal: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8082)),
+        /// How other nodes reach the feed, `host:port`; empty for the address it listens on.
+        advertise: String = String::new(),
+    }
+}
+
+section! {
+    /// The certificate of the public port: both files (PEM), or none for plain text behind a
+    /// proxy. Read again when they change.
+    pub(crate) struct Tls {
+        /// The certificate, with its chain.
+        cert: Option<PathBuf> = None,
+        /// The key of `cert`.
+        key: Option<PathBuf> = None,
+    }
+}
+
+section! {
+    /// Certificates (PEM) of the feed between nodes: all three, or none. Both sides show theirs.
+    pub struct FeedTls {
+        /// Whom to trust: the authority that signed the certificates of this cluster's nodes.
+        ca: Option<PathBuf> = None,
+        /// This node's certificate.
+        cert: Option<PathBuf> = None,
+        /// The key of `cert`.
+        key: Option<PathBuf> = None,
+        /// The name to expect in other nodes' certificates, if it is not their host.
+        domain: Option<String> = None,
+        /// Listen beyond this machine without certificates, where the network itself is private.
+        plaintext: bool = false,
+    }
+}
+
+section! {
+    /// Logging, to stderr.
+    pub(crate) struct Log {
+        /// What to log, as `tracing` filters are written: `info`, `adsum_dispatcher=debug,info`.
+        filter: String = "info".to_owned(),
+        /// One JSON object per line instead of text.
+        json: bool = false,
+    }
+}

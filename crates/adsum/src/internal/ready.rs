@@ -1,0 +1,131 @@
+//! `/readyz`: may clients and nodes be sent here, and how do its parts stand.
+
+use std::sync::Arc;
+
+use adsum_core::NodeId;
+use axum::{Json, extract::State, http::StatusCode};
+use serde::Serialize;
+
+use super::Parts;
+use crate::drain::Stage;
+
+/// How a node is.
+#[derive(Serialize)]
+pub(super) struct Ready {
+    ready: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopping: Option<Stage>,
+    node: NodeId,
+    pub(super) membership: Dependency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dispatcher: Option<DispatcherReady>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reaper: Option<ReaperReady>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gateway: Option<GatewayReady>,
+}
+
+#[derive(Serialize)]
+pub(super) struct GatewayReady {
+    pub(super) dispatchers: u64,
+    pub(super) topics: u64,
+    pub(super) stale_shards: u64,
+    pub(super) connections: u64,
+    pub(super) sessions: u64,
+    pub(super) watched: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Dependency {
+    pub(super) ok: bool,
+    pub(super) members: usize,
+    lease_left_ms: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct DispatcherReady {
+    pub(super) shards: usize,
+    pub(super) current: usize,
+}
+
+#[derive(Serialize)]
+pub(super) struct ReaperReady {
+    pub(super) shards: usize,
+    pub(super) sweeps: u64,
+    pub(super) closed: u64,
+    pub(super) refusals: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle: Option<&'static str>,
+}
+
+pub(super) async fn ready(State(parts): State<Arc<Parts>>) -> (StatusCode, Json<Ready>) {
+    let ready = how(&parts);
+    let code = if ready.ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (code, Json(ready))
+}
+
+/// How it is now.
+pub(super) fn how(parts: &Parts) -> Ready {
+    let dispatcher = dispatcher(parts);
+    // A node goes on with the members it knows, so a lost registry does not make it unready; a
+    // dispatcher that can read no shard is of no use to anybody.
+    let useless = dispatcher
+        .as_ref()
+        .is_some_and(|d| d.shards > 0 && d.current == 0);
+    let stage = parts.drain.stage();
+    let stopping = (stage != Stage::Running).then_some(stage);
+    Ready {
+        ready: !useless && stopping.is_none(),
+        stopping,
+        node: parts.membership.node(),
+        membership: membership(parts),
+        dispatcher,
+        reaper: reaper(parts),
+        gateway: gateway(parts),
+    }
+}
+
+fn membership(parts: &Parts) -> Dependency {
+    let (members, left) = (parts.membership.members(), parts.membership.lease_left());
+    Dependency {
+        ok: !members.stale && !left.is_zero(),
+        members: members.nodes.len(),
+        lease_left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn dispatcher(parts: &Parts) -> Option<DispatcherReady> {
+    let status = parts.dispatcher.as_ref()?.status();
+    Some(DispatcherReady {
+        shards: status.len(),
+        current: status.values().filter(|s| s.current).count(),
+    })
+}
+
+fn reaper(parts: &Parts) -> Option<ReaperReady> {
+    let status = parts.reaper.as_ref()?.borrow();
+    Some(ReaperReady {
+        shards: status.shards.len(),
+        sweeps: status.sweeps,
+        closed: status.closed,
+        refusals: status.refusals,
+        idle: status.idle().map(adsum_reaper::Idle::as_str),
+    })
+}
+
+fn gateway(parts: &Parts) -> Option<GatewayReady> {
+    let public = parts.public.as_ref()?;
+    let metrics = public.feed.metrics();
+    Some(GatewayReady {
+        dispatchers: metrics.links.get(),
+        topics: metrics.topics.get(),
+        stale_shards: metrics.stale_shards.get(),
+        connections: public.edge.counters().connections() as u64,
+        sessions: public.edge.sessions() as u64,
+        watched: public.edge.topics() as u64,
+    })
+}

@@ -1,0 +1,198 @@
+//! The way in: who comes, whether they may, and what their session is to be.
+
+use std::collections::HashMap;
+
+use adsum_core::{Conn, DeviceId, Origin, SessionKey, Topic, UserKey, hold::Word};
+use adsum_proto::client::{
+    Code, Patch,
+    frame::{ClientBody, ClientFrame, Hello, ServerBody, Welcome},
+};
+use tokio::time::timeout;
+
+use super::client::{Client, End, Session};
+use crate::{Caller, EdgeError, clock, limits::EdgeLimits};
+
+/// Intervals differ by at most this part of themselves, so that clients don't beat in step.
+const JITTER: u64 = 10;
+
+impl Client {
+    /// The first frame.
+    pub(super) async fn enter(&mut self, frame: ClientFrame) -> Result<Option<End>, EdgeError> {
+        let ClientBody::Hello(hello) = frame.body else {
+            let message = format!("say hello before {}", frame.body.word());
+            return Err(EdgeError::new(Code::HelloExpected, message));
+        };
+        let token = hello.token.as_ref().map(|token| token.expose());
+        let token = token.or(self.door.token.as_deref());
+        let caller = self.edge.caller(token, self.door.peer)?;
+        if self.edge.draining().is_cancelled() {
+            return Err(EdgeError::unavailable("this gateway goes away; try another"));
+        }
+        check(&hello, &caller)?;
+        let session = self.open(&hello, caller)?;
+        if let Patch::Set(_) | Patch::Clear = hello.status {
+            // Before anybody sees the session: who comes invisible is never seen.
+            let status = hello.status.apply(None);
+            self.prefer_status(&session.key, status).await?;
+        }
+        let (key, conn) = (session.key.clone(), session.conn);
+        let origin = Some(origin(frame.traceparent));
+        self.edge.registry().add(&key, conn, &self.outbox);
+        let held = self
+            .edge
+            .holder()
+            .hello(key.clone(), conn, session.state.clone(), origin);
+        if let Err(busy) = held {
+            self.edge.registry().remove(&key, conn);
+            return Err(busy.into());
+        }
+        let welcome = welcome(&session);
+        self.begin(session);
+        if let Some(end) = self.recorded().await {
+            return Ok(Some(end));
+        }
+        self.answer(frame.r#ref, ServerBody::Welcome(welcome));
+        for watch in hello.watch {
+            self.watch(watch, None)?;
+        }
+        Ok(None)
+    }
+
+    fn open(&self, hello: &Hello, caller: Caller) -> Result<Session, EdgeError> {
+        let user = caller.identity.user.clone();
+        let Some(user) = user else {
+            return Err(EdgeError::forbidden(
+                "the token names no user, so nobody can be present with it; services watch",
+            ));
+        };
+        let tenant = caller.identity.tenant.clone();
+        let limits = &caller.settings.limits;
+        let admission = self.edge.counters().admit(&tenant, Some(&user), limits)?;
+        let (device, conn) = name(hello)?;
+        Ok(Session {
+            key: SessionKey::new(UserKey::new(tenant, user), device),
+            conn,
+            state: hello.state(),
+            watches: HashMap::new(),
+            acks: Default::default(),
+            warned: false,
+            ended: false,
+            _admission: admission,
+            caller,
+        })
+    }
+
+    /// Waits until the store has the session, but not for long: a shard that is away keeps
+    /// nobody out, and gets the session when it is back.
+    async fn recorded(&mut self) -> Option<End> {
+        let outbox = std::sync::Arc::clone(&self.outbox);
+        let within = self.edge.config().answer_within;
+        let word = timeout(within, outbox.next_word()).await;
+        match word {
+            Ok(Word::Recorded { .. }) | Err(_) => None,
+            Ok(word) => self.hear(word),
+        }
+    }
+
+    /// Sets or clears the user's manual status.
+    pub(super) async fn prefer_status(
+        &self,
+        key: &SessionKey,
+        status: Option<adsum_core::Manual>,
+    ) -> Result<(), EdgeError> {
+        let preference = adsum_core::Preference::Status(status);
+        let write = self.requests.prefer(&key.owner, &preference);
+        let within = self.edge.config().answer_within;
+        let prefs = timeout(within, write).await.unwrap_or_else(|_| {
+            Err(EdgeError::unavailable(
+                "the part of the store that keeps this user does not answer; try again",
+            ))
+        })?;
+        // Carried from now on when the session is opened again; if the shard is too busy to
+        // hear it, the store has it all the same.
+        let _ = self.edge.holder().prefer(key.clone(), prefs);
+        Ok(())
+    }
+}
+
+/// Where a change came from.
+pub(super) fn origin(traceparent: Option<std::sync::Arc<str>>) -> Origin {
+    Origin {
+        at_us: clock::wall_us(),
+        traceparent,
+    }
+}
+
+/// What the token and the tenant's limits say to a hello.
+fn check(hello: &Hello, caller: &Caller) -> Result<(), EdgeError> {
+    let limits = &caller.settings.limits;
+    limits.session().check(&hello.state())?;
+    for join in &hello.rooms {
+        may_join(caller, &join.room)?;
+    }
+    let topics: Vec<_> = hello.watch.iter().map(|w| &w.topic).collect();
+    for topic in &topics {
+        may_watch(caller, topic)?;
+    }
+    watched(limits, topics.into_iter())
+}
+
+pub(super) fn may_join(caller: &Caller, room: &adsum_core::RoomId) -> Result<(), EdgeError> {
+    match caller.identity.may_join(room) {
+        true => Ok(()),
+        false => Err(EdgeError::forbidden(format!(
+            "the token does not allow to join room {room}"
+        ))),
+    }
+}
+
+pub(crate) fn may_watch(caller: &Caller, topic: &Topic) -> Result<(), EdgeError> {
+    match caller.identity.may_watch(topic) {
+        true => Ok(()),
+        false => Err(EdgeError::forbidden(format!(
+            "the token does not allow to watch {topic}"
+        ))),
+    }
+}
+
+/// Whether so many topics may be watched.
+pub(crate) fn watched<'t>(
+    limits: &EdgeLimits,
+    topics: impl Iterator<Item = &'t Topic>,
+) -> Result<(), EdgeError> {
+    let (mut users, mut others) = (0, 0);
+    for topic in topics {
+        match topic {
+            Topic::User(_) => users += 1,
+            Topic::Room(_) | Topic::Tenant => others += 1,
+        }
+    }
+    Ok(limits.check_watched(others, users)?)
+}
+
+/// The session's name: as given, or made up.
+fn name(hello: &Hello) -> Result<(DeviceId, Conn), EdgeError> {
+    let device = match &hello.device {
+        Some(device) => device.clone(),
+        None => DeviceId::new(format!("d-{:016x}", rand::random::<u64>()))?,
+    };
+    let conn = match hello.conn {
+        Some(conn) => conn,
+        None => Conn::new(clock::wall_ms())?,
+    };
+    Ok((device, conn))
+}
+
+fn welcome(session: &Session) -> Welcome {
+    let times = &session.caller.settings.times;
+    let spread = (times.heartbeat_ms / JITTER).max(1);
+    Welcome {
+        user: session.key.owner.user.clone(),
+        device: session.key.device.clone(),
+        conn: session.conn,
+        heartbeat_ms: times.heartbeat_ms - rand::random_range(0..spread),
+        ttl_ms: times.session_ttl_ms,
+        server_time: clock::wall_ms(),
+    }
+}
+

@@ -1,0 +1,117 @@
+//! A client's connection, whatever it comes through: one task that reads and writes at the same
+//! time, so that a client which does not read is still heard.
+//!
+//! `client` is the loop and its times, `hello` the way in, `frames` what each frame does,
+//! `acks` which answers wait for the store.
+
+mod acks;
+mod client;
+mod frames;
+pub(crate) mod hello;
+
+use std::{future::Future, net::IpAddr, sync::Arc, time::Duration};
+
+use adsum_proto::client::{Close, Encoding, v1};
+use bytes::Bytes;
+
+use crate::{
+    outbox::{Bounds, Outbox},
+    requests::Requests,
+};
+use client::{Client, End};
+
+/// What a last frame and a goodbye may take to get through.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
+/// What a transport hands over.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A frame as it came.
+    Bytes(Bytes),
+    /// A frame that the transport has decoded.
+    Message(Box<v1::ClientFrame>),
+    /// A sign of life that is no frame.
+    Alive,
+    /// Text where there must be bytes, or the other way round.
+    WrongType,
+    /// A frame that was too large to be read.
+    TooLarge,
+}
+
+/// Where frames come from.
+pub(crate) trait Source: Send {
+    /// The next one; `None` when the client is gone. Must be safe to drop half-way.
+    fn next(&mut self) -> impl Future<Output = Option<Received>> + Send;
+}
+
+/// Where frames go.
+pub(crate) trait Sink: Send {
+    /// Writes them all; `false` when the client is gone.
+    fn write(&mut self, frames: Vec<Bytes>) -> impl Future<Output = bool> + Send;
+
+    /// Ends the connection, and says why.
+    fn close(&mut self, close: Close) -> impl Future<Output = ()> + Send;
+}
+
+/// How a client came in.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// The other end of the connection itself.
+    pub(crate) peer: IpAddr,
+    pub(crate) encoding: Encoding,
+    /// The token that came with the handshake.
+    pub(crate) token: Option<String>,
+}
+
+/// Serves one client until it is gone.
+pub(crate) async fn run(
+    requests: Requests,
+    door: Door,
+    mut source: impl Source,
+    mut sink: impl Sink,
+) {
+    let edge = requests.edge();
+    // A stop waits for it.
+    let _counted = edge.connections().token();
+    let config = edge.config();
+    let bounds = Bounds {
+        answers: config.outbox_answers,
+        entries: config.outbox_entries,
+    };
+    let outbox = Outbox::new(door.encoding, bounds);
+    let mut client = Client::new(requests.clone(), door, Arc::clone(&outbox));
+    let end = {
+        let writer = write(&outbox, &mut sink);
+        tokio::pin!(writer);
+        let end = tokio::select! {
+            end = client.serve(&mut source) => end,
+            () = &mut writer => End::Broken,
+        };
+        if let End::Close(close) = end {
+            outbox.close(close);
+            // Who does not read the goodbye does not get it.
+            let _ = tokio::time::timeout(CLOSE_WITHIN, &mut writer).await;
+        }
+        end
+    };
+    client.over(end);
+    outbox.abandon();
+}
+
+/// Writes what waits until the connection ends.
+pub(crate) async fn write(outbox: &Outbox, sink: &mut impl Sink) {
+    loop {
+        outbox.wait().await;
+        let batch = outbox.take();
+        if !batch.frames.is_empty() && !sink.write(batch.frames).await {
+            return;
+        }
+        for (topic, watcher) in batch.dirty {
+            topic.restate(watcher);
+        }
+        if let Some(close) = batch.close {
+            sink.close(close).await;
+            return;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The streams of gRPC: a client's connection, and a service that watches.
+
+use std::net::IpAddr;
+
+use adsum_proto::client::{Close, Encoding, WireFrame, protobuf, v1};
+use bytes::Bytes;
+use futures::{
+    FutureExt, StreamExt,
+    stream::{self, BoxStream},
+};
+use prost::Message;
+use tokio::sync::mpsc;
+use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataValue};
+
+use super::answer::status;
+use crate::{
+    Caller, EdgeError,
+    auth::bearer,
+    connection::{self, Door, Received, Sink, Source},
+    observer::{Observer, Told},
+    requests::Requests,
+};
+
+/// What a stream answers.
+pub(crate) type Frames = BoxStream<'static, Result<WireFrame, Status>>;
+
+/// Frames that are encoded ahead of the stream; what is not, still waits in its outbox, where
+/// the newest word takes the place of older ones.
+const AHEAD: usize = 16;
+
+/// A client's connection.
+pub(crate) fn connect(
+    requests: &Requests,
+    peer: IpAddr,
+    request: Request<Streaming<v1::ClientFrame>>,
+) -> Result<Response<Frames>, Status> {
+    if requests.edge().draining().is_cancelled() {
+        let away = EdgeError::unavailable("this gateway goes away; try another");
+        return Err(status(&away));
+    }
+    let token = request.metadata().get("authorization");
+    let token = token.and_then(|value| value.to_str().ok());
+    let door = Door {
+        peer,
+        encoding: Encoding::Protobuf,
+        token: token.and_then(|token| bearer(Some(token)).ok().map(str::to_owned)),
+    };
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let source = Incoming {
+        messages: request.into_inner(),
+        limit: requests.edge().book().largest_frame(),
+    };
+    let sink = Outgoing(sender);
+    tokio::spawn(connection::run(requests.clone(), door, source, sink));
+    let frames = stream::unfold(receiver, |mut receiver| async {
+        let frame = receiver.recv().await?;
+        Some((frame, receiver))
+    });
+    Ok(Response::new(frames.boxed()))
+}
+
+/// A service that watches.
+pub(crate) fn watch(
+    requests: &Requests,
+    caller: Caller,
+    asked: v1::WatchRequest,
+) -> Result<Response<Frames>, Status> {
+    let watches = protobuf::from_watch(asked, &caller.settings.frame);
+    let watches = watches.map_err(|fault| status(&fault.into()))?;
+    let opened = Observer::open(requests.edge(), caller, Encoding::Protobuf, watches);
+    let observer = opened.map_err(|error| status(&error))?;
+    let counted = requests.edge().connections().token();
+    let frames = stream::unfold((observer, counted), |(mut observer, counted)| async {
+        let told = observer.next().await?;
+        let frames = match told {
+            Told::Frames(frames) => frames
+                .into_iter()
+                .map(|f| Ok(WireFrame::encoded(f)))
+                .collect(),
+            Told::Over(close) => vec![Err(ended(close))],
+        };
+        Some((stream::iter(frames), (observer, counted)))
+    });
+    Ok(Response::new(frames.flatten().boxed()))
+}
+
+struct Incoming {
+    messages: Streaming<v1::ClientFrame>,
+    limit: usize,
+}
+
+impl Source for Incoming {
+    async fn next(&mut self) -> Option<Received> {
+        // A stream that ends, and one that breaks, is a client that is gone.
+        let message = self.messages.message().await.ok()??;
+        if message.encoded_len() > self.limit {
+            return Some(Received::TooLarge);
+        }
+        Some(Received::Message(Box::new(message)))
+    }
+}
+
+struct Outgoing(mpsc::Sender<Result<WireFrame, Status>>);
+
+impl Sink for Outgoing {
+    async fn write(&mut self, frames: Vec<Bytes>) -> bool {
+        for frame in frames {
+            if self.0.send(Ok(WireFrame::encoded(frame))).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn close(&mut self, close: Close) {
+        if close != Close::Left {
+            // Whoever is gone does not hear it.
+            let _ = self.0.send(Err(ended(close))).map(drop).await;
+        }
+    }
+}
+
+/// How a stream ends; the frame before it has said more.
+fn ended(close: Close) -> Status {
+    let code = match close {
+        Close::Left => Code::Ok,
+        Close::Drain => Code::Unavailable,
+        Close::Internal => Code::Internal,
+        Close::Unauthorized | Close::TokenExpired => Code::Unauthenticated,
+        Close::TooMany => Code::ResourceExhausted,
+        Close::WrongType | Close::BadFrames => Code::InvalidArgument,
+        Close::TooLarge => Code::OutOfRange,
+        Close::Timeout | Close::Replaced | Close::Kicked | Close::Superseded => Code::Aborted,
+    };
+    let mut status = Status::new(code, close.word());
+    let number = MetadataValue::from(u64::from(close.code()));
+    status.metadata_mut().insert("adsum-close", number);
+    status
+}

@@ -1,0 +1,272 @@
+//! One watched topic: its watchers, and the task that tells them in time.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use adsum_core::{TenantId, Topic, UserId};
+use adsum_proto::client::Mode;
+use futures::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{Asked, HubConfig, Watcher, board::Board, lock};
+use crate::{
+    clock,
+    feed::{Feed, TopicEvent, Watch},
+    outbox::{Outbox, SlotId},
+    sight::Sight,
+};
+
+#[derive(Debug)]
+pub(crate) struct TopicHub {
+    pub(crate) key: (TenantId, Topic),
+    feed: Feed,
+    config: HubConfig,
+    inner: Mutex<Inner>,
+    /// Wakes the task when a mode got its first watcher with something pending.
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Inner {
+    board: Board,
+    ready: bool,
+    watchers: HashMap<u64, Member>,
+    next_id: u64,
+    /// When each mode was last told something.
+    told_at: [Option<Instant>; 3],
+}
+
+#[derive(Debug)]
+struct Member {
+    outbox: Arc<Outbox>,
+    slot: SlotId,
+    sight: Sight,
+    asked: Mode,
+    /// The group it is told with; `None` until it got its first state.
+    mode: Option<Mode>,
+    /// Whom it was told of that not everybody may see.
+    seen: HashSet<UserId>,
+    /// The first state is still to come.
+    waiting: Option<Asked>,
+}
+
+impl TopicHub {
+    pub(super) fn new(key: (TenantId, Topic), feed: Feed, config: HubConfig) -> Arc<Self> {
+        let counted = !matches!(key.1, Topic::User(_));
+        let inner = Inner {
+            board: Board::new(config, counted),
+            ready: false,
+            watchers: HashMap::new(),
+            next_id: 0,
+            told_at: [None; 3],
+        };
+        Arc::new(Self {
+            key,
+            feed,
+            config,
+            inner: Mutex::new(inner),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    pub(super) fn enter(self: &Arc<Self>, watcher: Watcher) -> u64 {
+        let mut inner = lock(&self.inner);
+        let id = inner.next_id;
+        inner.next_id += 1;
+        let slot = watcher.outbox.add(Arc::clone(self), id);
+        let member = Member {
+            outbox: watcher.outbox,
+            slot,
+            sight: watcher.sight,
+            asked: watcher.asked.mode,
+            mode: None,
+            seen: HashSet::new(),
+            waiting: Some(watcher.asked),
+        };
+        inner.watchers.insert(id, member);
+        if inner.ready {
+            self.settle(&mut inner, id);
+        }
+        id
+    }
+
+    /// How many are still there.
+    pub(super) fn leave(&self, id: u64) -> usize {
+        let mut inner = lock(&self.inner);
+        if let Some(member) = inner.watchers.remove(&id) {
+            member.outbox.remove(member.slot);
+            if let Some(mode) = member.mode {
+                inner.board.leave(mode);
+            }
+        }
+        inner.watchers.len()
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(super) fn ask(&self, id: u64, asked: Asked) {
+        let mut inner = lock(&self.inner);
+        if let Some(member) = inner.watchers.get_mut(&id) {
+            member.asked = asked.mode;
+            member.waiting = Some(asked);
+        }
+        if inner.ready {
+            self.settle(&mut inner, id);
+        }
+    }
+
+    pub(super) fn look(&self, id: u64, sight: Sight) {
+        let mut inner = lock(&self.inner);
+        if let Some(member) = inner.watchers.get_mut(&id) {
+            member.sight = sight;
+        }
+        if inner.ready {
+            self.settle(&mut inner, id);
+        }
+    }
+
+    /// A watcher whose outbox was too full gets the state in place of what was dropped.
+    pub(crate) fn restate(&self, id: u64) {
+        let mut inner = lock(&self.inner);
+        if inner.ready {
+            self.settle(&mut inner, id);
+        }
+    }
+
+    /// Puts a watcher into the group it belongs to, and tells it the state.
+    fn settle(&self, inner: &mut Inner, id: u64) {
+        let Inner {
+            board, watchers, ..
+        } = inner;
+        let Some(member) = watchers.get_mut(&id) else {
+            return;
+        };
+        let mode = member.asked.max(board.mode());
+        if member.mode != Some(mode) {
+            if let Some(before) = member.mode.replace(mode) {
+                board.leave(before);
+            }
+            board.enter(mode);
+        }
+        let (state, seen) = board.state(mode, &member.sight, &|user, version| {
+            self.feed.contacts(&self.key.0, user, version)
+        });
+        member.seen = seen;
+        let asked = member.waiting.take();
+        let known = asked.as_ref().is_some_and(|asked| state.known(asked.digest));
+        let r#ref = asked.and_then(|asked| asked.r#ref);
+        member.outbox.state(member.slot, state, r#ref, known);
+    }
+
+    /// Follows the topic until nobody watches it any more.
+    pub(super) async fn run(self: Arc<Self>, mut watch: Watch) {
+        let stop = self.stop.clone();
+        let picture = tokio::select! {
+            () = stop.cancelled() => return,
+            picture = watch.ready() => picture,
+        };
+        {
+            let mut inner = lock(&self.inner);
+            inner.board.replace(&picture.items, clock::wall_ms());
+            inner.board.set_complete(picture.complete);
+            inner.ready = true;
+            let ids: Vec<_> = inner.watchers.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.settle(&mut inner, id));
+        }
+        let mut due: Option<Instant> = None;
+        loop {
+            let timer = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                () = stop.cancelled() => return,
+                event = watch.next() => match event {
+                    Some(event) => Some(event),
+                    None => return,
+                },
+                () = timer => None,
+            };
+            due = self.work(event, &mut watch);
+        }
+    }
+
+    /// Takes all that waits, tells who is due, and answers when the next ones are.
+    fn work(&self, event: Option<TopicEvent>, watch: &mut Watch) -> Option<Instant> {
+        let mut inner = lock(&self.inner);
+        let mut next = event;
+        while let Some(event) = next {
+            self.take(&mut inner, event, watch);
+            next = watch.next().now_or_never().flatten();
+        }
+        self.climb(&mut inner);
+        let now = Instant::now();
+        let mut due = None;
+        for (at, mode) in Mode::ALL.into_iter().enumerate() {
+            if !inner.board.pending(mode) {
+                continue;
+            }
+            let period = self.period(mode);
+            let then = inner.told_at[at].map_or(now, |told| told + period);
+            if then <= now {
+                inner.told_at[at] = Some(now);
+                self.tell(&mut inner, mode);
+            } else {
+                due = Some(due.map_or(then, |due: Instant| due.min(then)));
+            }
+        }
+        due
+    }
+
+    const fn period(&self, mode: Mode) -> Duration {
+        match mode {
+            Mode::Members => self.config.window,
+            Mode::Interval | Mode::Count => self.config.interval,
+        }
+    }
+
+    fn take(&self, inner: &mut Inner, event: TopicEvent, watch: &Watch) {
+        let now_ms = clock::wall_ms();
+        match event {
+            TopicEvent::Diff(diff) => inner.board.take(&diff.diff, now_ms),
+            TopicEvent::Complete => inner.board.set_complete(true),
+            TopicEvent::Contacts(user) => inner.board.judge_again(&user),
+            TopicEvent::Resync => {
+                let picture = watch.snapshot();
+                inner.board.replace(&picture.items, now_ms);
+                inner.board.set_complete(picture.complete);
+            }
+            TopicEvent::Stale(_) => {}
+        }
+    }
+
+    /// Whoever is to be told in another mode now gets the state in it.
+    fn climb(&self, inner: &mut Inner) {
+        let size = inner.board.mode();
+        let moving = |m: &Member| m.mode.is_some_and(|mode| mode != m.asked.max(size));
+        let moving = inner.watchers.iter().filter(|(_, m)| moving(m));
+        let moving: Vec<_> = moving.map(|(id, _)| *id).collect();
+        moving
+            .into_iter()
+            .for_each(|id| self.settle(&mut *inner, id));
+    }
+
+    fn tell(&self, inner: &mut Inner, mode: Mode) {
+        let flush = inner.board.flush(mode, clock::wall_ms());
+        let lists = |user: &UserId, version| self.feed.contacts(&self.key.0, user, version);
+        let group = inner.watchers.values_mut();
+        for member in group.filter(|m| m.mode == Some(mode)) {
+            if let Some(delivery) = flush.of(&member.sight, &mut member.seen, &lists) {
+                member.outbox.tell(member.slot, delivery);
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! One connection of the public listener: the handshake, and requests until nothing is under way
+//! for too long.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, HttpBody},
+    extract::{ConnectInfo, Request},
+    response::Response,
+};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::watch,
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::{ListenConfig, pending::Place};
+
+/// The head of a request: room for a token of 16 KiB and what proxies add.
+const HEAD_MAX: usize = 64 * 1024;
+/// What is left of a connection that was told to end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// A peer over HTTP/2 that is gone without a word is noticed by pings.
+const PING: Duration = Duration::from_secs(20);
+
+/// What all connections share.
+pub(super) struct Door {
+    router: Router,
+    config: ListenConfig,
+    builder: Builder<TokioExecutor>,
+    stop: CancellationToken,
+}
+
+impl Door {
+    pub(super) fn new(router: Router, config: ListenConfig, stop: CancellationToken) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        // Slow heads are timed here, together with the handshake and with idle connections.
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(HEAD_MAX);
+        #[allow(clippy::cast_possible_truncation)]
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING)
+            .max_header_list_size(HEAD_MAX as u32)
+            .max_concurrent_streams(config.streams);
+        Self {
+            router,
+            config,
+            builder,
+            stop,
+        }
+    }
+
+    /// Serves one connection to its end.
+    pub(super) async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place) {
+        let Some(tls) = &self.config.tls else {
+            return self.requests(stream, peer, place).await;
+        };
+        let handshake = tls.acceptor().accept(stream);
+        let stream = tokio::select! {
+            () = place.lost() => return,
+            () = self.stop.cancelled() => return,
+            shaken = tokio::time::timeout(self.config.handshake_within, handshake) => shaken,
+        };
+        match stream {
+            Ok(Ok(stream)) => self.requests(stream, peer, place).await,
+            Ok(Err(error)) => tracing::debug!(%error, %peer, "no TLS handshake"),
+            Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
+        }
+    }
+
+    async fn requests<S>(&self, stream: S, peer: SocketAddr, place: Place)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (load, mut watched) = watch::channel(Load::default());
+        let load = Arc::new(load);
+        let (router, counter) = (self.router.clone(), Arc::clone(&load));
+        let service = service_fn(move |request| {
+            answer(router.clone(), UnderWay::new(&counter), peer, request)
+        });
+        let connection = self
+            .builder
+            .serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let (mut place, mut ending) = (Some(place), false);
+        loop {
+            let now = *watched.borrow_and_update();
+            if now.served {
+                place = None;
+            }
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, %peer, "a connection ended badly");
+                    }
+                    return;
+                }
+                // `load` lives as long as this loop, so this is never an error.
+                _ = watched.changed() => {}
+                () = lost(place.as_ref()) => return,
+                () = self.stop.cancelled(), if !ending => {
+                    if place.is_some() {
+                        return;
+                    }
+                    connection.as_mut().graceful_shutdown();
+                    ending = true;
+                }
+                () = tokio::time::sleep(self.patience(now, ending)), if now.under_way == 0 => {
+                    if ending || place.is_some() {
+                        return;
+                    }
+                    connection.as_mut().graceful_shutdown();
+                    ending = true;
+                }
+            }
+        }
+    }
+
+    /// How long there may be nothing under way.
+    fn patience(&self, load: Load, ending: bool) -> Duration {
+        match load {
+            _ if ending => LAST_WORDS,
+            Load { served: true, .. } => self.config.idle,
+            Load { .. } => self.config.header_within,
+        }
+    }
+}
+
+async fn lost(place: Option<&Place>) {
+    match place {
+        Some(place) => place.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn answer(
+    router: Router,
+    counted: UnderWay,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<Response<Counted>, Infallible> {
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let response = router.oneshot(request).await?;
+    Ok(response.map(|body| Counted(body, counted)))
+}
+
+/// What a connection has to do.
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    /// Requests whose answers have not ended.
+    under_way: usize,
+    /// It has sent a whole head at least once.
+    served: bool,
+}
+
+/// One request, counted until its answer has ended.
+struct UnderWay(Arc<watch::Sender<Load>>);
+
+impl UnderWay {
+    fn new(load: &Arc<watch::Sender<Load>>) -> Self {
+        load.send_modify(|load| {
+            load.under_way += 1;
+            load.served = true;
+        });
+        Self(Arc::clone(load))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.send_modify(|load| load.under_way -= 1);
+    }
+}
+
+/// The body of an answer, under way until it is dropped.
+struct Counted(Body, #[allow(dead_code)] UnderWay);
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.0.size_hint()
+    }
+}

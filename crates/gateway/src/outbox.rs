@@ -1,0 +1,391 @@
+//! What waits for one client. Presence is state, so a client that reads slowly costs little and
+//! is never dropped for it: of each topic only the newest word on each person waits, and past a
+//! bound the topic's whole state takes the place of what waited.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use adsum_core::{UserId, hold::Word};
+use adsum_proto::client::{Close, Encoding, Ref, frame::ServerFrame};
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::hub::{Delivery, Entry, TopicHub, TopicState};
+
+/// The number of a watched topic in an outbox.
+pub(crate) type SlotId = u64;
+
+/// Entries of a topic that may wait before they are looked through for older words.
+const MERGE_FROM: usize = 64;
+
+/// All topics of a client together may have so many times the entries of one.
+const TOPICS_TOGETHER: usize = 10;
+
+/// Bytes that are encoded ahead of a socket.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Bounds of an outbox.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Answers that wait.
+    pub(crate) answers: usize,
+    /// Entries of one topic that wait.
+    pub(crate) entries: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    encoding: Encoding,
+    bounds: Bounds,
+    inner: Mutex<Inner>,
+    ready: Notify,
+    mail: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    queue: VecDeque<Out>,
+    topics: HashMap<SlotId, Waiting>,
+    next_slot: SlotId,
+    answers: usize,
+    entries: usize,
+    words: VecDeque<Word>,
+    close: Option<Close>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+enum Out {
+    Answer(Bytes),
+    State(SlotId, Arc<TopicState>, Option<Ref>, bool),
+    /// A turn of a topic's deliveries; void if the topic's turn has another number by now.
+    Turn(SlotId, u64),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    topic: Arc<TopicHub>,
+    watcher: u64,
+    offset: u64,
+    deliveries: Vec<Arc<Delivery>>,
+    entries: usize,
+    merge_at: usize,
+    /// A state is queued, and what comes after it must not overtake it.
+    turn: u64,
+    queued: bool,
+    dirty: bool,
+}
+
+/// What is to be written now.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) frames: Vec<Bytes>,
+    /// Topics whose state is to be fetched: see [`TopicHub::restate`].
+    pub(crate) dirty: Vec<(Arc<TopicHub>, u64)>,
+    /// After the frames, the connection is closed for this reason.
+    pub(crate) close: Option<Close>,
+}
+
+impl Outbox {
+    pub(crate) fn new(encoding: Encoding, bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            encoding,
+            bounds,
+            inner: Mutex::default(),
+            ready: Notify::new(),
+            mail: Notify::new(),
+        })
+    }
+
+    pub(crate) const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An answer, or news that are not about a topic.
+    pub(crate) fn answer(&self, frame: &ServerFrame) {
+        let bytes = self.encoding.encode(frame);
+        let mut inner = self.lock();
+        if inner.close.is_none() && inner.owe(self.bounds.answers) {
+            inner.queue.push_back(Out::Answer(bytes));
+        }
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// What is queued is still sent, then the connection is closed.
+    pub(crate) fn close(&self, close: Close) {
+        self.lock().close.get_or_insert(close);
+        self.ready.notify_one();
+    }
+
+    /// The connection is gone: nothing is kept for it any more.
+    pub(crate) fn abandon(&self) {
+        let mut inner = self.lock();
+        *inner = Inner {
+            closed: true,
+            ..Inner::default()
+        };
+    }
+
+    /// A word of the store about the connection's session.
+    pub(crate) fn word(&self, word: Word) {
+        self.lock().words.push_back(word);
+        self.mail.notify_one();
+    }
+
+    /// Waits for the next word.
+    pub(crate) async fn next_word(&self) -> Word {
+        loop {
+            if let Some(word) = self.lock().words.pop_front() {
+                return word;
+            }
+            self.mail.notified().await;
+        }
+    }
+
+    pub(crate) fn add(&self, topic: Arc<TopicHub>, watcher: u64) -> SlotId {
+        let mut inner = self.lock();
+        let slot = inner.next_slot;
+        inner.next_slot += 1;
+        let waiting = Waiting {
+            topic,
+            watcher,
+            offset: 0,
+            deliveries: Vec::new(),
+            entries: 0,
+            merge_at: MERGE_FROM,
+            turn: 0,
+            queued: false,
+            dirty: false,
+        };
+        if !inner.closed {
+            inner.topics.insert(slot, waiting);
+        }
+        slot
+    }
+
+    pub(crate) fn remove(&self, slot: SlotId) {
+        let mut inner = self.lock();
+        if let Some(waiting) = inner.topics.remove(&slot) {
+            inner.entries -= waiting.entries;
+        }
+    }
+
+    /// The state of a topic: takes the place of all that waited for it.
+    pub(crate) fn state(
+        &self,
+        slot: SlotId,
+        state: Arc<TopicState>,
+        r#ref: Option<Ref>,
+        known: bool,
+    ) {
+        let mut inner = self.lock();
+        let Some(waiting) = inner.topics.get_mut(&slot) else {
+            return;
+        };
+        let dropped = waiting.clear();
+        waiting.dirty = false;
+        waiting.queued = false;
+        // A turn that is queued before this state is void.
+        waiting.turn += 1;
+        inner.entries -= dropped;
+        // So is a state that nobody asked for and that is not sent yet; an answer is owed.
+        let stale = |out: &Out| matches!(out, Out::State(s, _, None, _) if *s == slot);
+        inner.queue.retain(|out| !stale(out));
+        if r#ref.is_some() && !inner.owe(self.bounds.answers) {
+            return self.ready.notify_one();
+        }
+        inner.queue.push_back(Out::State(slot, state, r#ref, known));
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// A diff of a topic.
+    pub(crate) fn tell(&self, slot: SlotId, delivery: Arc<Delivery>) {
+        let mut inner = self.lock();
+        let total = inner.entries;
+        let Some(waiting) = inner.topics.get_mut(&slot) else {
+            return;
+        };
+        if waiting.dirty {
+            return;
+        }
+        let before = waiting.entries;
+        waiting.push(delivery);
+        if waiting.entries > waiting.merge_at {
+            waiting.merge();
+        }
+        let all = total - before + waiting.entries;
+        let too_much = waiting.entries > self.bounds.entries
+            || all > TOPICS_TOGETHER * self.bounds.entries;
+        if too_much {
+            waiting.clear();
+            waiting.dirty = true;
+        }
+        let after = waiting.entries;
+        let turn = (!waiting.queued).then_some(waiting.turn);
+        waiting.queued = true;
+        inner.entries = total - before + after;
+        if let Some(turn) = turn {
+            inner.queue.push_back(Out::Turn(slot, turn));
+            drop(inner);
+            self.ready.notify_one();
+        }
+    }
+
+    /// Waits until there is something to write.
+    pub(crate) async fn wait(&self) {
+        loop {
+            {
+                let inner = self.lock();
+                if !inner.queue.is_empty() || inner.close.is_some() {
+                    return;
+                }
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    /// Takes what is to be written now, in order, at most some tens of KiB of it.
+    pub(crate) fn take(&self) -> Batch {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        let mut inner = self.lock();
+        while bytes < BATCH_BYTES
+            && let Some(out) = inner.queue.pop_front()
+        {
+            let frame = match out {
+                Out::Answer(frame) => {
+                    inner.answers -= 1;
+                    Some(frame)
+                }
+                Out::State(slot, state, r#ref, known) => {
+                    inner.answers -= usize::from(r#ref.is_some());
+                    inner.state_frame(slot, &state, r#ref.as_ref(), known, self.encoding)
+                }
+                Out::Turn(slot, turn) => inner.turn(slot, turn, self.encoding, &mut batch.dirty),
+            };
+            bytes += frame.as_ref().map_or(0, Bytes::len);
+            batch.frames.extend(frame);
+        }
+        if inner.queue.is_empty() && batch.dirty.is_empty() {
+            batch.close = inner.close;
+        }
+        batch
+    }
+}
+
+impl Inner {
+    /// One more answer waits; `false` if that is too much: who asks and asks and does not read
+    /// is closed.
+    fn owe(&mut self, limit: usize) -> bool {
+        if self.answers < limit {
+            self.answers += 1;
+            return true;
+        }
+        self.queue.clear();
+        self.answers = 0;
+        self.close = Some(Close::TooMany);
+        false
+    }
+
+    fn state_frame(
+        &mut self,
+        slot: SlotId,
+        state: &TopicState,
+        r#ref: Option<&Ref>,
+        known: bool,
+        encoding: Encoding,
+    ) -> Option<Bytes> {
+        let waiting = self.topics.get_mut(&slot)?;
+        waiting.offset += 1;
+        let (topic, offset) = (&waiting.topic.key.1, waiting.offset);
+        Some(if known {
+            state.unchanged(encoding, topic, r#ref, offset)
+        } else {
+            state.frame(encoding, topic, r#ref, offset)
+        })
+    }
+
+    fn turn(
+        &mut self,
+        slot: SlotId,
+        turn: u64,
+        encoding: Encoding,
+        dirty: &mut Vec<(Arc<TopicHub>, u64)>,
+    ) -> Option<Bytes> {
+        let waiting = self.topics.get_mut(&slot)?;
+        if waiting.turn != turn {
+            return None;
+        }
+        waiting.queued = false;
+        if waiting.dirty {
+            dirty.push((Arc::clone(&waiting.topic), waiting.watcher));
+            return None;
+        }
+        if waiting.deliveries.len() > 1 {
+            waiting.merge();
+        }
+        let delivery = waiting.deliveries.pop();
+        self.entries -= waiting.clear();
+        let delivery = delivery.filter(|d| !d.entries.is_empty() || d.count.is_some())?;
+        waiting.offset += 1;
+        Some(delivery.frame(encoding, &waiting.topic.key.1, waiting.offset))
+    }
+}
+
+/// A diff that only tells a count costs something, too.
+fn weight(delivery: &Delivery) -> usize {
+    delivery.entries.len().max(1)
+}
+
+impl Waiting {
+    fn push(&mut self, delivery: Arc<Delivery>) {
+        self.entries += weight(&delivery);
+        self.deliveries.push(delivery);
+    }
+
+    /// Forgets what waits; answers how many entries that was.
+    fn clear(&mut self) -> usize {
+        self.deliveries = Vec::new();
+        self.merge_at = MERGE_FROM;
+        std::mem::take(&mut self.entries)
+    }
+
+    /// Makes one diff of all that waits: the newest word on each person, as news to somebody who
+    /// knows what was sent last.
+    fn merge(&mut self) {
+        let count = self.deliveries.iter().rev().find_map(|d| d.count);
+        let mut order: Vec<UserId> = Vec::new();
+        let mut people: HashMap<UserId, (bool, Entry)> = HashMap::new();
+        for entry in self.deliveries.iter().flat_map(|d| &d.entries) {
+            let known = !matches!(entry, Entry::Join(_));
+            people
+                .entry(entry.user().clone())
+                .and_modify(|(_, newest)| *newest = entry.clone())
+                .or_insert_with(|| {
+                    order.push(entry.user().clone());
+                    (known, entry.clone())
+                });
+        }
+        let merged = order.iter().filter_map(|user| {
+            let (known, newest) = people.remove(user)?;
+            match (known, newest) {
+                (false, Entry::Join(told) | Entry::Update(told)) => Some(Entry::Join(told)),
+                (true, Entry::Join(told) | Entry::Update(told)) => Some(Entry::Update(told)),
+                (true, leave @ Entry::Leave(_)) => Some(leave),
+                (false, Entry::Leave(_)) => None,
+            }
+        });
+        let merged = Arc::new(Delivery::new(merged.collect(), count));
+        self.entries = weight(&merged);
+        self.merge_at = MERGE_FROM.max(2 * self.entries);
+        self.deliveries = vec![merged];
+    }
+}

@@ -1,0 +1,65 @@
+//! The connected sessions of this gateway, so that what the store says of one finds its
+//! connection.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use adsum_core::{Conn, SessionKey, hold::Word};
+
+use crate::outbox::Outbox;
+
+/// Locks. One is held for one lookup, so a few are enough for a storm of reconnects.
+const SHARDS: usize = 16;
+
+type Sessions = HashMap<(SessionKey, Conn), Arc<Outbox>>;
+
+/// Outboxes by session and connection.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    hasher: RandomState,
+    shards: [Mutex<Sessions>; SHARDS],
+}
+
+impl Registry {
+    fn shard(&self, key: &SessionKey) -> MutexGuard<'_, Sessions> {
+        #[allow(clippy::cast_possible_truncation)]
+        let at = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[at]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, key: &SessionKey, conn: Conn, outbox: &Arc<Outbox>) {
+        let entry = ((key.clone(), conn), Arc::clone(outbox));
+        self.shard(key).extend([entry]);
+    }
+
+    pub(crate) fn remove(&self, key: &SessionKey, conn: Conn) {
+        let mut shard = self.shard(key);
+        shard.remove(&(key.clone(), conn));
+        // After a wave of connections the table itself is what would stay.
+        if shard.len() < shard.capacity() / 8 {
+            shard.shrink_to_fit();
+        }
+    }
+
+    /// Hands a word to the connection it is about, if that is here.
+    pub(crate) fn deliver(&self, key: &SessionKey, conn: Conn, word: Word) {
+        let outbox = self.shard(key).get(&(key.clone(), conn)).cloned();
+        if let Some(outbox) = outbox {
+            outbox.word(word);
+        }
+    }
+
+    /// How many sessions are connected.
+    pub(crate) fn len(&self) -> usize {
+        let lens = self.shards.iter().map(|shard| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.len()
+        });
+        lens.sum()
+    }
+}
