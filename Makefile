@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 CARGO := cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build-deps test-deps run cluster fmt lint test test-slow bench bench-store
+.PHONY: help build-deps test-deps build run cluster fmt lint test test-slow bench bench-store
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,9 +17,12 @@ build-deps:
 test-deps:
 	@scripts/deps.sh test
 
-run: build-deps ## the whole service in one process; nothing to set up
+build: build-deps ## the binary, as bin/adsum
 	$(CARGO) build --quiet -p adsum
-	@exec $(CARGO_TARGET_DIR)/debug/adsum serve
+	@mkdir -p bin && ln -sf $(CARGO_TARGET_DIR)/debug/adsum bin/adsum
+
+run: build ## the whole service in one process; nothing to set up. Says what to try
+	@exec bin/adsum serve --dev
 
 cluster: test-deps ## a real cluster on this machine: 6 Redis, 3 etcd, 3 gateways, 3 dispatchers with reapers
 	$(CARGO) build --quiet -p adsum -p adsum-tests

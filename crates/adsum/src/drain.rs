@@ -95,7 +95,7 @@ pub(crate) struct Parts {
     pub(crate) internal_tasks: TaskTracker,
 }
 
-/// What is left for the answers of the internal port.
+/// What requests under way have to end, on either port.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Stops a node within a time.
@@ -126,7 +126,8 @@ async fn stop(parts: &Parts) -> Result<()> {
     parts.drain.reached(Stage::Leaving);
     parts.stop_public.cancel();
     parts.public_tasks.close();
-    parts.public_tasks.wait().await;
+    // Requests under way are finished; one that takes its time must not keep the shards waiting.
+    let _ = tokio::time::timeout(LAST_WORDS, parts.public_tasks.wait()).await;
     // Then what others would wait for: shards to reap, streams to follow.
     parts.stop_inner.cancel();
     if let Some(public) = &parts.public {

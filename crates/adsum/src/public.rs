@@ -99,9 +99,11 @@ impl Public {
     /// Takes over what a new configuration has of limits, tenants, times, keys and certificates.
     ///
     /// # Errors
-    /// When something does not fit; what came before it in this list is in force all the same.
+    /// When something does not fit; nothing is taken over then.
     pub(crate) fn take(&self, config: &Config) -> Result<()> {
         let own = config.tenant_settings();
+        // Looked at first, so that nothing is left half done. Limits were checked as a whole.
+        certificates(config)?;
         self.keys.reconfigure(&config.auth).context("auth")?;
         if let (Some(certificates), Some(cert), Some(key)) =
             (&self.certificates, &config.tls.cert, &config.tls.key)

@@ -190,6 +190,7 @@ async fn run(seed: u64) -> Result<()> {
     let config = HolderConfig {
         renew: Duration::from_millis(50),
         calm: Duration::from_millis(100),
+        stuck: Duration::from_secs(60),
         backlog: 1000,
     };
     let node = NodeId::new("gw")?;

@@ -1,6 +1,6 @@
 //! How a client is set up.
 
-use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use adsum_core::{Activity, DeviceId, Kind, Manual, Meta, RoomId, Topic};
 use adsum_proto::client::{
@@ -17,6 +17,7 @@ use crate::{
     link::Route,
     queue::queue,
     session::{Book, Intent, Numbers, Session},
+    tokens::{TokenError, TokenFuture, Tokens},
 };
 
 /// What is spoken on the line. One behaviour, whichever it is.
@@ -26,30 +27,6 @@ pub enum Transport {
     WebSocket(Encoding),
     /// A gRPC stream.
     Grpc,
-}
-
-/// Why there is no token.
-pub type TokenError = Box<dyn std::error::Error + Send + Sync>;
-
-type TokenFuture = Pin<Box<dyn Future<Output = Result<Token, TokenError>> + Send>>;
-
-/// Where tokens come from.
-#[derive(Clone)]
-pub(crate) enum Tokens {
-    None,
-    Fixed(Token),
-    Provider(Arc<dyn Fn() -> TokenFuture + Send + Sync>),
-}
-
-impl Tokens {
-    /// The token for the next hello.
-    pub(crate) async fn get(&self) -> Result<Option<Token>, TokenError> {
-        match self {
-            Self::None => Ok(None),
-            Self::Fixed(token) => Ok(Some(token.clone())),
-            Self::Provider(provider) => provider().await.map(Some),
-        }
-    }
 }
 
 /// Everything that a try needs to know.

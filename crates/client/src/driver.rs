@@ -1,35 +1,31 @@
 //! The task of a client: waits for whatever comes first, hands it to the session, and sends what
 //! the session says. All that is decided here is which connection there is.
 
-use std::{future::pending, pin::Pin, time::Duration};
+mod wait;
+
+use std::{pin::Pin, time::Duration};
 
 use adsum_proto::client::frame::{ClientBody, Token};
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
     EndReason, State,
-    builder::{Config, TokenError, Tokens},
+    builder::Config,
     client::Command,
     link::{Incoming, Link},
     open::{Opened, cause, open},
     queue::Queue,
     session::{Backoff, Cause, Session, Signal, Verdict},
+    tokens::{TokenError, Tokens},
 };
+
+use wait::Happened;
 
 type Soon<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Fetched = Result<Option<Token>, TokenError>;
-
-/// What came first.
-enum Happened {
-    Order(Option<Box<Command>>),
-    Opened(Box<Result<Opened, Cause>>),
-    Incoming(Incoming),
-    Fetched(Fetched),
-    Time,
-}
 
 /// A client at work.
 pub(crate) struct Driver {
@@ -132,26 +128,6 @@ impl Driver {
         let end = signal.and_then(|signal| self.signal(now, signal));
         self.flush().await;
         end
-    }
-
-    async fn wait(&mut self) -> Happened {
-        let tick = self.session.deadline().filter(|_| !self.dumb);
-        let deadline = [tick, self.dial_at].into_iter().flatten().min();
-        let link = self.link.as_mut().filter(|_| !self.deaf);
-        tokio::select! {
-            biased;
-            order = self.orders.recv() => Happened::Order(order),
-            result = maybe(&mut self.dial) => {
-                self.dial = None;
-                Happened::Opened(Box::new(result))
-            }
-            incoming = recv(link) => Happened::Incoming(incoming),
-            token = maybe(&mut self.fetch) => {
-                self.fetch = None;
-                Happened::Fetched(token)
-            }
-            () = until(deadline) => Happened::Time,
-        }
     }
 
     fn order(&mut self, now: Instant, command: Command) -> Option<Signal> {
@@ -318,26 +294,5 @@ impl Driver {
             let sent = timeout(limit, link.send(&frame)).await;
             self.mute = !matches!(sent, Ok(Ok(())));
         }
-    }
-}
-
-async fn maybe<T>(soon: &mut Option<Soon<T>>) -> T {
-    match soon {
-        Some(soon) => soon.await,
-        None => pending().await,
-    }
-}
-
-async fn recv(link: Option<&mut Link>) -> Incoming {
-    match link {
-        Some(link) => link.recv().await,
-        None => pending().await,
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => pending().await,
     }
 }

@@ -60,6 +60,7 @@ mod queue;
 mod session;
 mod timing;
 mod tls;
+mod tokens;
 
 pub use adsum_core::{
     Activity, Conn, DeviceId, Digest, IdError, Invalid, Kind, Manual, Meta, Reason, RoomId, Status,
@@ -70,7 +71,7 @@ pub use adsum_proto::client::{
     frame::{Item, LastSeen, Left, Mode, Problem, Token},
 };
 
-pub use builder::{Builder, ConnectError, TokenError, Transport};
+pub use builder::{Builder, ConnectError, Transport};
 pub use client::Client;
 #[cfg(feature = "testing")]
 pub use client::Freeze;
@@ -79,3 +80,4 @@ pub use event::{Event, State, View};
 pub use queue::Events;
 pub use timing::Timing;
 pub use tls::Tls;
+pub use tokens::TokenError;

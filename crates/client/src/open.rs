@@ -10,9 +10,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     Timing,
-    builder::Tokens,
     link::{Incoming, Link, Route},
     session::{Cause, retry_after},
+    tokens::Tokens,
 };
 
 /// A connection whose hello was answered.

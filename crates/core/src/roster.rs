@@ -106,6 +106,8 @@ struct Absent {
     version: Version,
     shard: Shard,
     until: u64,
+    reason: Option<Reason>,
+    last_seen: u64,
 }
 
 /// The picture. Users of one shard are told by one source at a time, each shard by its own.
@@ -144,6 +146,14 @@ impl Roster {
     #[must_use]
     pub fn get(&self, user: &UserId) -> Option<&Arc<Item>> {
         self.members.get(user).map(|m| &m.item)
+    }
+
+    /// Why somebody is not here any more, when they were last, and as of which version; as long
+    /// as that is remembered.
+    #[must_use]
+    pub fn left(&self, user: &UserId) -> Option<(Option<Reason>, u64, Version)> {
+        let absent = self.absent.get(user)?;
+        Some((absent.reason, absent.last_seen, absent.version))
     }
 
     /// How many are there, seen or not.
@@ -307,6 +317,8 @@ impl Roster {
                 version: left.2,
                 shard,
                 until,
+                reason: left.0,
+                last_seen: left.1,
             },
         );
         self.leaving.push_back((until, user.clone()));

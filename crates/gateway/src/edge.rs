@@ -51,8 +51,6 @@ pub struct EdgeConfig {
     pub expiring: Duration,
     /// Clients are sent away over this time when the gateway drains.
     pub drain_window: Duration,
-    /// Users of a shard that can't be renewed for so long, while others can, are sent away.
-    pub stuck_after: Duration,
     /// Answers that may wait for one client that does not read them; more, and it is closed.
     pub outbox_answers: usize,
     /// Entries of one topic that may wait for one client; more, and it gets a fresh state.
@@ -72,13 +70,13 @@ impl Default for EdgeConfig {
             holder: HolderConfig {
                 renew: Duration::from_secs(5),
                 calm: Duration::from_secs(10),
+                stuck: Duration::from_secs(10),
                 backlog: 10_000,
             },
             hub: HubConfig::default(),
             hello_within: Duration::from_secs(10),
             expiring: Duration::from_secs(30),
             drain_window: Duration::from_secs(20),
-            stuck_after: Duration::from_secs(10),
             outbox_answers: 1000,
             outbox_entries: 1000,
             answer_within: Duration::from_secs(2),
@@ -256,9 +254,14 @@ impl Edge {
         if holder.end(key.clone(), conn, reason, linger).is_ok() {
             return;
         }
+        let registry = Arc::clone(&self.0.registry);
         self.0.tasks.spawn(async move {
-            while holder.end(key.clone(), conn, reason, linger).is_err() {
+            loop {
                 tokio::time::sleep(AGAIN).await;
+                let back = registry.has(&key, conn);
+                if back || holder.end(key.clone(), conn, reason, linger).is_ok() {
+                    return;
+                }
             }
         });
     }

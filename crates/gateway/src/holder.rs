@@ -1,7 +1,14 @@
 //! Keeps a gateway's sessions in the store: one task per shard around the rules of
 //! `core::hold`, so that a shard that hangs holds up nobody else.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use adsum_core::{
     Conn, IdError, NodeId, Origin, Prefs, Reason, SessionKey, State,
@@ -28,6 +35,9 @@ pub struct HolderConfig {
     pub renew: Duration,
     /// How long closes wait after a shard was in doubt: the linger time.
     pub calm: Duration,
+    /// A shard that can't be renewed for so long, while others can, is given up: its users are
+    /// told to go elsewhere.
+    pub stuck: Duration,
     /// Requests waiting for one shard; past that the caller is told to come back later.
     pub backlog: usize,
 }
@@ -76,6 +86,7 @@ impl Holder {
             calm_ms: ms(config.calm),
         };
         let start = Instant::now();
+        let renewed = Arc::new(AtomicU64::new(0));
         let mut shards = Vec::new();
         for shard in 0..store.shards() {
             let (requests, inbox) = mpsc::channel(config.backlog);
@@ -86,6 +97,9 @@ impl Holder {
                 hold,
                 tell: tell.clone(),
                 start,
+                renewed: Arc::clone(&renewed),
+                stuck_ms: ms(config.stuck),
+                stuck_told: 0,
                 waiting: VecDeque::new(),
                 under_way: FuturesUnordered::new(),
             };
@@ -225,6 +239,11 @@ struct Task {
     hold: Hold,
     tell: Tell,
     start: Instant,
+    /// When any shard was last renewed.
+    renewed: Arc<AtomicU64>,
+    stuck_ms: u64,
+    /// When this shard's users were last told to go elsewhere.
+    stuck_told: u64,
     waiting: VecDeque<Action>,
     under_way: FuturesUnordered<BoxFuture<'static, Heard>>,
 }
@@ -256,7 +275,23 @@ impl Task {
                 }
             };
             self.act(actions);
+            let away = self.stuck();
+            self.act(away);
         }
+    }
+
+    /// Users of a shard that can't be renewed from here, though others can.
+    fn stuck(&mut self) -> Vec<Action> {
+        let (now, last) = (self.now(), self.hold.renewed_at());
+        let others = now.saturating_sub(self.renewed.load(Relaxed)) < self.stuck_ms;
+        let stuck = now.saturating_sub(last) >= self.stuck_ms;
+        let told = now.saturating_sub(self.stuck_told) < self.stuck_ms;
+        if !stuck || !others || told || self.hold.connected() == 0 {
+            return Vec::new();
+        }
+        self.stuck_told = now;
+        tracing::warn!(shard = self.shard, "can't be renewed; its users are sent elsewhere");
+        self.hold.send_away()
     }
 
     fn take(&mut self, request: Request) -> Vec<Action> {
@@ -308,7 +343,12 @@ impl Task {
             Heard::Opened(op, answer) => self.hold.opened(&op, answer, now),
             Heard::Altered(op, answer) => self.hold.altered(&op, answer, now),
             Heard::Closed(op, answer) => self.hold.closed(&op, answer, now),
-            Heard::Renewed(answer) => self.hold.renewed(answer, now),
+            Heard::Renewed(answer) => {
+                if answer.is_ok() {
+                    self.renewed.fetch_max(now, Relaxed);
+                }
+                self.hold.renewed(answer, now)
+            }
             Heard::Drained(done) => {
                 let _ = done.send(());
                 Vec::new()

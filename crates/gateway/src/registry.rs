@@ -32,18 +32,50 @@ impl Registry {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, key: &SessionKey, conn: Conn, outbox: &Arc<Outbox>) {
-        let entry = ((key.clone(), conn), Arc::clone(outbox));
-        self.shard(key).extend([entry]);
+    /// Puts a connection in, and tells the holder before anybody else can speak for the same
+    /// one. A client that did not hear the answer to its hello says it again under the same
+    /// number: the connection that it left is told to go.
+    pub(crate) fn add<T, E>(
+        &self,
+        key: &SessionKey,
+        conn: Conn,
+        outbox: &Arc<Outbox>,
+        tell: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut shard = self.shard(key);
+        let told = tell()?;
+        let before = shard.insert((key.clone(), conn), Arc::clone(outbox));
+        drop(shard);
+        if let Some(before) = before {
+            before.word(Word::Replaced);
+        }
+        Ok(told)
     }
 
-    pub(crate) fn remove(&self, key: &SessionKey, conn: Conn) {
+    /// Takes a connection out, and tells the holder, unless another one speaks for it by now.
+    pub(crate) fn remove(
+        &self,
+        key: &SessionKey,
+        conn: Conn,
+        outbox: &Arc<Outbox>,
+        tell: impl FnOnce(),
+    ) {
         let mut shard = self.shard(key);
-        shard.remove(&(key.clone(), conn));
+        let named = (key.clone(), conn);
+        if !shard.get(&named).is_some_and(|own| Arc::ptr_eq(own, outbox)) {
+            return;
+        }
+        shard.remove(&named);
+        tell();
         // After a wave of connections the table itself is what would stay.
         if shard.len() < shard.capacity() / 8 {
             shard.shrink_to_fit();
         }
+    }
+
+    /// Whether this connection is here.
+    pub(crate) fn has(&self, key: &SessionKey, conn: Conn) -> bool {
+        self.shard(key).contains_key(&(key.clone(), conn))
     }
 
     /// Hands a word to the connection it is about, if that is here.

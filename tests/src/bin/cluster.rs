@@ -84,6 +84,12 @@ fn print_addresses(
     for node in nodes {
         println!("  {:<14} http://{}/readyz", node.name(), node.internal());
     }
+    println!("\nclients, from this machine without signed tokens:");
+    let gateways = nodes.iter().filter(|n| n.name().starts_with("gateway"));
+    for (gateway, user) in gateways.zip(["ann", "bob", "eve"]) {
+        let server = gateway.public();
+        println!("  adsum join lobby --as {user} --server ws://{server}");
+    }
     println!("\n  logs    {}/*.log", logs.path().display());
     println!("  shards  http://{}/admin/shards", nodes[0].internal());
     println!("\nCtrl-C stops it");

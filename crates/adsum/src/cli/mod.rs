@@ -24,7 +24,7 @@ pub(crate) use serve::Serve;
 
 /// Adsum knows who is online, on which devices, in which rooms, and tells everyone who may know.
 #[derive(Debug, Parser)]
-#[command(name = "adsum", version, about, propagate_version = true)]
+#[command(name = "adsum", version, propagate_version = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]

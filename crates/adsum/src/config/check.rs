@@ -40,6 +40,7 @@ impl Config {
             ("interval_ms", t.interval_ms),
             ("handshake_ms", t.handshake_ms),
             ("header_ms", t.header_ms),
+            ("body_ms", t.body_ms),
             ("idle_ms", t.idle_ms),
             ("watch_files_ms", t.watch_files_ms),
             ("renew_ms", t.renew_ms),

@@ -131,6 +131,7 @@ impl Config {
             holder: HolderConfig {
                 renew: ms(t.renew_ms),
                 calm: ms(t.linger_ms),
+                stuck: ms(t.stuck_ms),
                 backlog: b.holder_backlog,
             },
             hub: HubConfig {
@@ -143,7 +144,6 @@ impl Config {
             hello_within: ms(t.hello_ms),
             expiring: ms(t.expiring_ms),
             drain_window: ms(t.drain_window_ms),
-            stuck_after: ms(t.stuck_ms),
             outbox_answers: b.outbox_answers,
             outbox_entries: b.outbox_entries,
             answer_within: ms(t.answer_ms),
@@ -159,6 +159,7 @@ impl Config {
         ListenConfig {
             handshake_within: ms(t.handshake_ms),
             header_within: ms(t.header_ms),
+            body_within: ms(t.body_ms),
             idle: ms(t.idle_ms),
             pending: b.unfinished_connections,
             streams: b.streams_per_connection,

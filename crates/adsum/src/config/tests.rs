@@ -130,7 +130,9 @@ fn the_default_file_reads_back_as_the_default() {
     assert_eq!(parse(&text).unwrap(), Config::default(), "{text}");
     // With every example in force it must still be a configuration.
     let uncommented = |line: &str| match line.strip_prefix("# ") {
-        Some(rest) if (rest.starts_with('[') && rest.ends_with(']')) || rest.contains(" = ") => rest.to_owned(),
+        Some(rest) if (rest.starts_with('[') && rest.ends_with(']')) || rest.contains(" = ") => {
+            rest.to_owned()
+        }
         _ => line.to_owned(),
     };
     let text = text.replace("# keys = []\n", "");

@@ -36,6 +36,8 @@ section! {
         handshake_ms: u64 = 10_000,
         /// The time for a connection's first request.
         header_ms: u64 = 10_000,
+        /// The time for the body of a request, unless it is a stream of gRPC.
+        body_ms: u64 = 30_000,
         /// A connection of the public port with nothing under way is closed after this time.
         idle_ms: u64 = 75_000,
         /// How often certificates and verification keys are looked at for changes.

@@ -310,7 +310,7 @@ impl Raw {
                     self.roster
                         .take_part(shard, members, at, frame.settling, 0, &mut pending);
                 }
-                Some(Body::Mark(_) | Body::Contacts(_)) => {}
+                Some(Body::Mark(_) | Body::Contacts(_) | Body::Kicked(_)) => {}
                 None => bail!("a frame without a body"),
             }
         }

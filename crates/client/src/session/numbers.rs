@@ -1,5 +1,6 @@
 //! Which device this is, and the number of its connection: the clock in ms, always above the last
-//! one used, and the same in every retry of one hello.
+//! one used. A hello that was not answered is followed by one with a higher number, on another
+//! connection: if the first is heard late, it is the lower one that loses.
 
 use adsum_core::{Conn, DeviceId};
 
@@ -8,8 +9,8 @@ use adsum_core::{Conn, DeviceId};
 pub(crate) struct Numbers {
     device: Option<DeviceId>,
     last: u64,
-    /// Of a hello that has no answer yet.
-    open: Option<Conn>,
+    /// Of the hello that was answered last.
+    settled: u64,
 }
 
 impl Numbers {
@@ -26,11 +27,8 @@ impl Numbers {
         let Some(device) = self.device.clone() else {
             return (None, None);
         };
-        let conn = match self.open {
-            Some(conn) => Some(conn),
-            None => Conn::new(wall_ms.max(self.last.saturating_add(1))).ok(),
-        };
-        self.open = conn;
+        let conn = Conn::new(wall_ms.max(self.last.saturating_add(1))).ok();
+        self.last = conn.map_or(self.last, Conn::get);
         // Beyond what can be counted: without a number there is no name either.
         (conn.is_some().then_some(device), conn)
     }
@@ -39,13 +37,18 @@ impl Numbers {
     pub(crate) fn settle(&mut self, device: DeviceId, conn: Conn) {
         self.device = Some(device);
         self.last = self.last.max(conn.get());
-        self.open = None;
+        self.settled = conn.get();
     }
 
-    /// The number was too low: the next one is above it, and above `recorded` if that was told.
+    /// A higher number than that of the last answered hello was said: it may have been heard,
+    /// though nobody told us.
+    pub(crate) const fn said_more(&self) -> bool {
+        self.last > self.settled
+    }
+
+    /// The number was too low: the next one is above `recorded`, too, if that was told.
     pub(crate) fn raise(&mut self, recorded: Option<Conn>) {
-        let used = self.open.take().max(recorded);
-        self.last = self.last.max(used.map_or(0, Conn::get));
+        self.last = self.last.max(recorded.map_or(0, Conn::get));
     }
 }
 
@@ -62,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn one_number_for_a_hello_and_its_retries() {
+    fn a_number_is_never_used_twice() {
         let mut numbers = Numbers::new(Some(laptop()));
         assert_eq!(numbers.next(100).1, Some(conn(100)));
-        assert_eq!(numbers.next(200).1, Some(conn(100)));
-        numbers.settle(laptop(), conn(100));
-        assert_eq!(numbers.next(50).1, Some(conn(101)));
+        assert_eq!(numbers.next(100).1, Some(conn(101)));
         numbers.settle(laptop(), conn(101));
+        assert_eq!(numbers.next(50).1, Some(conn(102)));
+        numbers.settle(laptop(), conn(102));
         assert_eq!(numbers.next(300).1, Some(conn(300)));
     }
 

@@ -107,7 +107,12 @@ impl Session {
     /// The connection is gone.
     pub(crate) fn lost(&mut self, cause: Cause) -> Verdict {
         self.dropped();
-        self.judge(cause)
+        let verdict = self.judge(cause);
+        if verdict == Verdict::End(EndReason::Replaced) && self.numbers.said_more() {
+            // By a hello of our own whose answer never came.
+            return Verdict::LATER;
+        }
+        verdict
     }
 
     /// The connection is gone, and what comes next is under way already.

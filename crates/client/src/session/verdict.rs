@@ -39,6 +39,10 @@ impl Verdict {
         after: Duration::ZERO,
         at_once: true,
     };
+    pub(crate) const LATER: Self = Self::Again {
+        after: Duration::ZERO,
+        at_once: false,
+    };
 }
 
 /// What was tried in vain since the last welcome.

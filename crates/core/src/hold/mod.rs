@@ -66,6 +66,8 @@ pub enum Word {
     /// It was never let in: a newer connection is recorded, or it was closed by a service. A
     /// client whose clock was set back may go above this one once.
     Superseded(Conn),
+    /// Its shard can't be renewed from here, though others can: it had better go elsewhere.
+    Stuck,
     /// It was closed by a service, and must not come back by itself.
     Kicked,
     /// It is closed in the store.
@@ -156,6 +158,15 @@ impl Hold {
             .count()
     }
 
+    /// Tells all who are connected that they had better go elsewhere.
+    #[must_use]
+    pub fn send_away(&self) -> Vec<Action> {
+        let here = self.sessions.iter();
+        let here = here.filter(|(_, held)| held.phase == Phase::Connected);
+        here.map(|(key, held)| Action::Tell(key.clone(), held.conn, Word::Stuck))
+            .collect()
+    }
+
     /// The incarnation that holds them.
     #[must_use]
     pub const fn incarnation(&self) -> &Incarnation {
@@ -178,6 +189,9 @@ impl Hold {
     ) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(known) = self.sessions.get(&key) {
+            if known.conn == conn && !matches!(known.phase, Phase::Closing(_)) {
+                return self.hello_again(&key, state, origin);
+            }
             if known.conn >= conn {
                 return vec![Action::Tell(key, conn, Word::Superseded(known.conn))];
             }
@@ -192,6 +206,22 @@ impl Hold {
             .insert(key.clone(), Held::new(conn, state, origin));
         actions.extend(self.send(&key));
         actions
+    }
+
+    /// A hello that was said before, by a client that did not hear the answer.
+    fn hello_again(
+        &mut self,
+        key: &SessionKey,
+        state: State,
+        origin: Option<Origin>,
+    ) -> Vec<Action> {
+        self.forget_end(key);
+        if let Some(held) = self.sessions.get_mut(key) {
+            held.phase = Phase::Connected;
+            held.change(state, origin);
+            held.reopen();
+        }
+        self.send(key)
     }
 
     /// A connected client changed what it says of itself.

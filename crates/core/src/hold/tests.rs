@@ -311,3 +311,29 @@ fn a_drain_is_the_last_renewal() {
     );
     assert!(hold.tick(100_000).is_empty());
 }
+
+#[test]
+fn a_hello_said_again_is_the_same_session() {
+    let mut hold = hold();
+    let opens = hold.hello(key(1), conn(5), state(1), None);
+    let Some(Action::Open(first)) = opens.first().cloned() else {
+        panic!("no open: {opens:?}");
+    };
+    // The answer is lost on the way to the client, its line breaks, and it says hello again.
+    hold.opened(&first, ok(1, recorded(&first)), 10);
+    hold.end(&key(1), conn(5), Reason::Disconnect, 10_000);
+    let again = hold.hello(key(1), conn(5), state(2), None);
+    let Some(Action::Open(second)) = again.first().cloned() else {
+        panic!("no open: {again:?}");
+    };
+    assert_eq!((second.stamp.conn, second.stamp.rev), (conn(5), 2));
+    assert_eq!(second.state, state(2));
+    hold.opened(&second, ok(1, recorded(&second)), 20);
+    assert_eq!(hold.connected(), 1);
+    let late: Vec<_> = hold.tick(20_000);
+    assert!(!late.iter().any(|a| matches!(a, Action::Close(_))), "{late:?}");
+    // One that said goodbye is over, whoever repeats its hello.
+    hold.end(&key(1), conn(5), Reason::Leave, 0);
+    let over = hold.hello(key(1), conn(5), state(2), None);
+    assert!(matches!(over[..], [Action::Tell(_, _, Word::Superseded(_))]), "{over:?}");
+}

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Door, Received, Source, acks::Acks};
 use crate::{
-    Caller, Edge, EdgeError, clock,
+    Caller, Edge, EdgeError, Settings, clock,
     hub::Subscription,
     limits::{Admission, RateLimiter},
     outbox::Outbox,
@@ -130,12 +130,23 @@ impl Client {
         }
     }
 
+    /// As they are now: they may have been read again.
+    fn settings(&mut self) -> Arc<Settings> {
+        let Some(session) = &mut self.session else {
+            return self.edge.book().node();
+        };
+        let settings = self.edge.book().of(&session.caller.identity.tenant);
+        if !Arc::ptr_eq(&settings, &session.caller.settings) {
+            self.rate.retune(&settings.limits);
+            session.caller.settings = Arc::clone(&settings);
+            self.hurry = true;
+        }
+        settings
+    }
+
     async fn receive(&mut self, received: Received) -> Option<End> {
         self.heard = Instant::now();
-        let settings = match &self.session {
-            Some(session) => Arc::clone(&session.caller.settings),
-            None => self.edge.book().node(),
-        };
+        let settings = self.settings();
         let frame = match received {
             Received::Alive => return None,
             Received::WrongType => return Some(End::Close(Close::WrongType)),
@@ -204,6 +215,12 @@ impl Client {
                 return None;
             }
             Word::Closed(_) => return None,
+            Word::Stuck => {
+                if self.away_at.is_none() {
+                    self.send_away(self.edge.config().drain_window);
+                }
+                return None;
+            }
             Word::Replaced => EdgeError::new(
                 Code::Replaced,
                 "a newer connection of this device took over",
@@ -250,7 +267,7 @@ impl Client {
         let now = Instant::now();
         let Some(session) = &mut self.session else {
             let late = now >= self.started + self.edge.config().hello_within;
-            let error = EdgeError::new(Code::HelloExpected, "no hello came in time");
+            let error = EdgeError::new(Code::Timeout, "no hello came in time");
             return late.then(|| self.refuse(None, &error)).flatten();
         };
         for r#ref in session.acks.late(now) {
@@ -284,15 +301,16 @@ impl Client {
         let Some(session) = self.session.take() else {
             return;
         };
-        self.edge.registry().remove(&session.key, session.conn);
-        if session.ended {
-            return;
-        }
         let linger = session.caller.settings.times.linger();
         let (reason, linger) = match end {
             End::Close(Close::Timeout) => (Reason::Timeout, Duration::ZERO),
             _ => (Reason::Disconnect, linger),
         };
-        self.edge.end(session.key, session.conn, reason, linger);
+        let (key, conn) = (session.key, session.conn);
+        self.edge.registry().remove(&key, conn, &self.outbox, || {
+            if !session.ended {
+                self.edge.end(key.clone(), conn, reason, linger);
+            }
+        });
     }
 }

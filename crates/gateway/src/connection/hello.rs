@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use adsum_core::{Conn, DeviceId, Origin, SessionKey, Topic, UserKey, hold::Word};
 use adsum_proto::client::{
-    Code, Patch,
+    Close, Code, Patch,
     frame::{ClientBody, ClientFrame, Hello, ServerBody, Welcome},
 };
 use tokio::time::timeout;
@@ -26,7 +26,9 @@ impl Client {
         let token = token.or(self.door.token.as_deref());
         let caller = self.edge.caller(token, self.door.peer)?;
         if self.edge.draining().is_cancelled() {
-            return Err(EdgeError::unavailable("this gateway goes away; try another"));
+            let body = ServerBody::Reconnect { after_ms: 0 };
+            self.answer(frame.r#ref, body);
+            return Ok(Some(End::Close(Close::Drain)));
         }
         check(&hello, &caller)?;
         let session = self.open(&hello, caller)?;
@@ -37,15 +39,11 @@ impl Client {
         }
         let (key, conn) = (session.key.clone(), session.conn);
         let origin = Some(origin(frame.traceparent));
-        self.edge.registry().add(&key, conn, &self.outbox);
-        let held = self
-            .edge
-            .holder()
-            .hello(key.clone(), conn, session.state.clone(), origin);
-        if let Err(busy) = held {
-            self.edge.registry().remove(&key, conn);
-            return Err(busy.into());
-        }
+        let state = session.state.clone();
+        let (registry, holder) = (self.edge.registry(), self.edge.holder());
+        registry.add(&key, conn, &self.outbox, || {
+            holder.hello(key.clone(), conn, state, origin)
+        })?;
         let welcome = welcome(&session);
         self.begin(session);
         if let Some(end) = self.recorded().await {

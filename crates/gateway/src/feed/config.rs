@@ -63,7 +63,7 @@ impl FeedConfig {
             idle_after: Duration::from_secs(10),
             complete_after: Duration::from_secs(1),
             linger: Duration::from_secs(5),
-            queue_len: 256,
+            queue_len: 1024,
             remember_absent: Duration::from_secs(60),
             contacts_max: 2_000_000,
             message_bytes: 64 << 20,

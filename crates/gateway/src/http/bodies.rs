@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    json::{Object, given},
+    json::{Object, given, whole},
     schemas::{
-        ActivityWord, Id, Kind, ManualWord, PageTokenText, RoomEntry, StatusWord, VersionText,
-        VisibilityWord,
+        ActivityWord, BeatOfMany, Id, Kind, ManualWord, PageTokenText, RoomEntry, StatusWord,
+        VersionText, VisibilityWord,
     },
 };
 use crate::{
@@ -296,9 +296,11 @@ pub(super) struct BeatBody {
     #[schema(value_type = Id)]
     pub(super) device: Option<String>,
     /// The number of the connection: the same as long as the session lives, higher for a new one.
-    #[schema(value_type = u64, minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+    #[serde(default, deserialize_with = "whole")]
+    #[schema(value_type = u64, required = true, minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     pub(super) conn: Option<u64>,
     /// Counts what this session says, from 1; the same in a retry. Absent: numbered by arrival.
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     pub(super) rev: Option<u64>,
     #[schema(value_type = Option<Kind>)]
@@ -317,7 +319,7 @@ pub(super) struct BeatBody {
 #[derive(Deserialize, ToSchema)]
 #[schema(as = Beats)]
 pub(super) struct BeatsBody {
-    #[schema(value_type = Vec<BeatBody>, max_items = 1000)]
+    #[schema(value_type = Vec<BeatOfMany>, max_items = 1000)]
     pub(super) beats: Vec<Object<BeatBody>>,
 }
 

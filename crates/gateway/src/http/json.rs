@@ -12,11 +12,14 @@ use bytes::Bytes;
 use http_body_util::LengthLimitError;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{self, DeserializeOwned, MapAccess, Unexpected, Visitor, value::MapAccessDeserializer},
 };
 
 use super::HttpError;
 use crate::{Caller, EdgeError, limits::LimitError, requests::BATCH_BYTES};
+
+/// No whole number that fits is as large: 2^64.
+const MOST: f64 = 18_446_744_073_709_551_616.0;
 
 /// How long a body may be.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +55,31 @@ pub(super) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// A whole number, however it is spelled: JSON knows no difference between 7 and 7.0.
+pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    struct Whole;
+    impl<'de> Visitor<'de> for Whole {
+        type Value = Option<u64>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a whole number that is not negative")
+        }
+        fn visit_u64<E>(self, number: u64) -> Result<Option<u64>, E> {
+            Ok(Some(number))
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<Option<u64>, E> {
+            if number.fract() != 0.0 || !(0.0..MOST).contains(&number) {
+                return Err(E::invalid_value(Unexpected::Float(number), &self));
+            }
+            Ok(Some(number as u64))
+        }
+        fn visit_unit<E>(self) -> Result<Option<u64>, E> {
+            Ok(None)
+        }
+    }
+    deserializer.deserialize_any(Whole)
 }
 
 /// Takes the body, if it says that it is JSON and is not too long.

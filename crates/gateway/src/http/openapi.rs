@@ -42,7 +42,7 @@ use crate::Edge;
     ),
     components(schemas(
         bodies::ErrorBody, bodies::ProblemBody, bodies::BeatBody, bodies::BeatsBody,
-        bodies::RoomBody, HeartbeatBody, RoomEntry
+        bodies::RoomBody, HeartbeatBody, ModeWord, PageTokenText, RoomEntry, TopicName
     )),
     modifiers(&Shared)
 )]

@@ -8,15 +8,24 @@ use std::borrow::Cow;
 use serde_json::json;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{RefOr, Schema, schema::AnyOfBuilder, schema::ObjectBuilder},
+    openapi::{
+        Ref, RefOr, Schema, Type,
+        schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, SchemaType},
+    },
 };
 
 /// Without control characters (Unicode's `Cc`).
-const ID: &str = "^([ -~]{1,128}|[^\\u0000-\\u001f\\u007f-\\u009f]{1,32})$";
+macro_rules! id {
+    () => {
+        r"([ -~]{1,128}|[^\x00-\x1f\x7f-\x9f]{1,32})"
+    };
+}
+
+const ID: &str = concat!("^", id!(), "$");
 /// Bytes of a user's id in hex.
 const PAGE_TOKEN: &str = "^([0-9a-f]{2}){0,128}$";
 const KIND: &str = "^[a-z0-9_-]{1,32}$";
-const TOPIC: &str = "^(tenant|(room|user):([ -~]{1,128}|[^\\u0000-\\u001f\\u007f-\\u009f]{1,32}))$";
+const TOPIC: &str = concat!("^(tenant|(room|user):", id!(), ")$");
 
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident = $schema:expr;)*) => {
@@ -62,7 +71,7 @@ words! {
     /// A manual status, or none.
     ManualWord = Schema::Object(
         ObjectBuilder::new()
-            .schema_type(nullable_text())
+            .schema_type(nullable(Type::String))
             .enum_values(Some([
                 json!("away"), json!("busy"), json!("dnd"), json!("invisible"), json!(null),
             ]))
@@ -79,24 +88,57 @@ words! {
             .description(Some("A room's id, or an object with `room` and `meta`"))
             .build(),
     );
+    /// One of many beats.
+    BeatOfMany = one_of_many();
     /// What a heartbeat carries.
     HeartbeatBody = Schema::AnyOf(
         AnyOfBuilder::new()
-            .item(utoipa::openapi::Ref::from_schema_name("Beat"))
-            .item(utoipa::openapi::Ref::from_schema_name("Beats"))
+            .item(Ref::from_schema_name("Beat"))
+            .item(Ref::from_schema_name("Beats"))
             .description(Some("One beat, or `beats`"))
             .build(),
     );
 }
 
-fn nullable_text() -> utoipa::openapi::schema::SchemaType {
-    use utoipa::openapi::schema::{SchemaType, Type};
-    SchemaType::from_iter([Type::String, Type::Null])
+/// Types alone: of many beats each that is none gets an error of its own, so that it does not harm
+/// the others. What makes a good one is said by `Beat`.
+fn one_of_many() -> Schema {
+    let text = || ObjectBuilder::new().schema_type(nullable(Type::String));
+    let number = || {
+        let number = ObjectBuilder::new().schema_type(nullable(Type::Integer));
+        number.minimum(Some(0)).maximum(Some(u64::MAX))
+    };
+    let meta = || ObjectBuilder::new().schema_type(SchemaType::AnyValue);
+    let room = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .property("room", text())
+        .property("meta", meta());
+    let room = AnyOfBuilder::new()
+        .item(ObjectBuilder::new().schema_type(Type::String))
+        .item(room);
+    let mut rooms = ArrayBuilder::new().items(room).build();
+    rooms.schema_type = nullable(Type::Array);
+    let beat = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .property("user", text())
+        .property("device", text())
+        .property("conn", number())
+        .property("rev", number())
+        .property("kind", text())
+        .property("activity", text())
+        .property("meta", meta())
+        .property("rooms", rooms)
+        .description(Some("A `Beat`; one that is none gets an error of its own"));
+    Schema::Object(beat.build())
+}
+
+fn nullable(kind: Type) -> SchemaType {
+    SchemaType::from_iter([kind, Type::Null])
 }
 
 fn text(pattern: Option<&str>, description: &str) -> Schema {
     let text = ObjectBuilder::new()
-        .schema_type(utoipa::openapi::Type::String)
+        .schema_type(Type::String)
         .pattern(pattern)
         .description(Some(description));
     Schema::Object(text.build())
@@ -104,7 +146,7 @@ fn text(pattern: Option<&str>, description: &str) -> Schema {
 
 fn word(words: &[&'static str], description: &str) -> Schema {
     let word = ObjectBuilder::new()
-        .schema_type(utoipa::openapi::Type::String)
+        .schema_type(Type::String)
         .enum_values(Some(words.iter().copied()))
         .description(Some(description));
     Schema::Object(word.build())

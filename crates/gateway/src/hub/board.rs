@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use adsum_core::{Diff, Item, Leave, UserId, Version};
+use adsum_core::{Diff, Item, Leave, Reason, UserId, Version};
 use adsum_proto::client::Mode;
 
 use super::{
@@ -147,8 +147,14 @@ impl Board {
         self.climb();
     }
 
-    /// Takes the whole picture in place of what was known.
-    pub(super) fn replace(&mut self, items: &[Arc<Item>], now_ms: u64) {
+    /// Takes the whole picture in place of what was known. `left` tells of those who are missing
+    /// why they left and when, as far as that is known.
+    pub(super) fn replace(
+        &mut self,
+        items: &[Arc<Item>],
+        left: impl Fn(&UserId) -> Option<(Option<Reason>, u64, Version)>,
+        now_ms: u64,
+    ) {
         let here: HashSet<_> = items.iter().map(|item| &item.user).collect();
         let away = self.members.values().filter(|t| !here.contains(&t.item.user));
         let away: Vec<_> = away.map(|told| Arc::clone(&told.item)).collect();
@@ -159,11 +165,12 @@ impl Board {
             }
         }
         for item in away {
+            let (reason, last_seen, version) = left(&item.user).unwrap_or_default();
             let leave = Leave {
                 item,
-                reason: None,
-                last_seen: 0,
-                version: Version::default(),
+                reason,
+                last_seen,
+                version,
             };
             self.remove(&leave, now_ms);
         }

@@ -173,7 +173,7 @@ impl TopicHub {
         };
         {
             let mut inner = lock(&self.inner);
-            inner.board.replace(&picture.items, clock::wall_ms());
+            inner.board.replace(&picture.items, |_| None, clock::wall_ms());
             inner.board.set_complete(picture.complete);
             inner.ready = true;
             let ids: Vec<_> = inner.watchers.keys().copied().collect();
@@ -241,7 +241,8 @@ impl TopicHub {
             TopicEvent::Contacts(user) => inner.board.judge_again(&user),
             TopicEvent::Resync => {
                 let picture = watch.snapshot();
-                inner.board.replace(&picture.items, now_ms);
+                let left = |user: &UserId| watch.peek(|roster| roster.left(user));
+                inner.board.replace(&picture.items, left, now_ms);
                 inner.board.set_complete(picture.complete);
             }
             TopicEvent::Stale(_) => {}

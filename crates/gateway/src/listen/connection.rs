@@ -1,18 +1,10 @@
 //! One connection of the public listener: the handshake, and requests until nothing is under way
 //! for too long.
 
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    body::{Body, Bytes, HttpBody},
     extract::{ConnectInfo, Request},
     response::Response,
 };
@@ -29,7 +21,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::{ListenConfig, pending::Place};
+use super::{
+    ListenConfig,
+    body::{self, Counted},
+    load::{Load, UnderWay},
+    pending::Place,
+};
 
 /// The head of a request: room for a token of 16 KiB and what proxies add.
 const HEAD_MAX: usize = 64 * 1024;
@@ -89,15 +86,15 @@ impl Door {
         }
     }
 
-    async fn requests<S>(&self, stream: S, peer: SocketAddr, place: Place)
+    async fn requests<S>(self: &Arc<Self>, stream: S, peer: SocketAddr, place: Place)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (load, mut watched) = watch::channel(Load::default());
         let load = Arc::new(load);
-        let (router, counter) = (self.router.clone(), Arc::clone(&load));
+        let (door, counter) = (Arc::clone(self), Arc::clone(&load));
         let service = service_fn(move |request| {
-            answer(router.clone(), UnderWay::new(&counter), peer, request)
+            answer(Arc::clone(&door), UnderWay::new(&counter), peer, request)
         });
         let connection = self
             .builder
@@ -118,9 +115,12 @@ impl Door {
                 }
                 // `load` lives as long as this loop, so this is never an error.
                 _ = watched.changed() => {}
-                () = lost(place.as_ref()) => return,
+                // Who sent a whole request meanwhile needs no place any more.
+                () = lost(place.as_ref()) => if !watched.borrow().served {
+                    return;
+                },
                 () = self.stop.cancelled(), if !ending => {
-                    if place.is_some() {
+                    if !watched.borrow().served {
                         return;
                     }
                     connection.as_mut().graceful_shutdown();
@@ -155,64 +155,15 @@ async fn lost(place: Option<&Place>) {
 }
 
 async fn answer(
-    router: Router,
+    door: Arc<Door>,
     counted: UnderWay,
     peer: SocketAddr,
     request: Request<Incoming>,
 ) -> Result<Response<Counted>, Infallible> {
-    let mut request = request.map(Body::new);
+    let (parts, body) = request.into_parts();
+    let body = body::within(door.config.body_within, &parts.headers, body);
+    let mut request = Request::from_parts(parts, body);
     request.extensions_mut().insert(ConnectInfo(peer));
-    let response = router.oneshot(request).await?;
-    Ok(response.map(|body| Counted(body, counted)))
-}
-
-/// What a connection has to do.
-#[derive(Debug, Clone, Copy, Default)]
-struct Load {
-    /// Requests whose answers have not ended.
-    under_way: usize,
-    /// It has sent a whole head at least once.
-    served: bool,
-}
-
-/// One request, counted until its answer has ended.
-struct UnderWay(Arc<watch::Sender<Load>>);
-
-impl UnderWay {
-    fn new(load: &Arc<watch::Sender<Load>>) -> Self {
-        load.send_modify(|load| {
-            load.under_way += 1;
-            load.served = true;
-        });
-        Self(Arc::clone(load))
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.send_modify(|load| load.under_way -= 1);
-    }
-}
-
-/// The body of an answer, under way until it is dropped.
-struct Counted(Body, #[allow(dead_code)] UnderWay);
-
-impl HttpBody for Counted {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.0).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.0.size_hint()
-    }
+    let response = door.router.clone().oneshot(request).await?;
+    Ok(response.map(|body| Counted::new(body, counted)))
 }

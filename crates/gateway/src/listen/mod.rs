@@ -4,14 +4,19 @@
 //! there are too many the one that has taken longest makes room: a real client needs
 //! milliseconds, so a crowd of slow ones costs only the slow ones.
 
+mod body;
 mod connection;
+mod load;
 mod pending;
 mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use connection::Door;
@@ -21,6 +26,9 @@ pub use tls::{CertError, Certificates};
 /// After an accept that failed for want of something: the first pause, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
+/// What is wrong with accepting is not said again for so long.
+const SAID_FOR: Duration = Duration::from_secs(30);
+
 /// Times and bounds of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenConfig {
@@ -28,6 +36,8 @@ pub struct ListenConfig {
     pub handshake_within: Duration,
     /// The time for the first request, after the handshake.
     pub header_within: Duration,
+    /// The time for the body of a request, unless it is a stream of gRPC.
+    pub body_within: Duration,
     /// A connection with nothing under way is closed after this time.
     pub idle: Duration,
     /// Connections that have not sent a whole request yet.
@@ -43,6 +53,7 @@ impl Default for ListenConfig {
         Self {
             handshake_within: Duration::from_secs(10),
             header_within: Duration::from_secs(10),
+            body_within: Duration::from_secs(30),
             idle: Duration::from_secs(75),
             pending: 4096,
             streams: 256,
@@ -63,7 +74,7 @@ pub async fn serve(
 ) {
     let pending = Arc::new(Pending::new(config.pending));
     let door = Arc::new(Door::new(router, config, stop.clone()));
-    let mut pause = None;
+    let mut want = Want::default();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -71,27 +82,40 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if pause.take().is_some() {
-                    tracing::info!("connections are accepted again");
-                }
+                want.pause = None;
                 no_delay(&stream, peer);
                 let place = pending.enter();
                 tasks.spawn(Arc::clone(&door).serve(stream, peer, place));
             }
             Err(error) if of_the_peer(&error) => tracing::debug!(%error, "a connection broke off"),
-            Err(error) => {
-                // Most likely no file descriptors are left. One line for the whole spell.
-                if pause.is_none() {
-                    tracing::error!(%error, "connections can't be accepted, trying again; is the limit of open files too low?");
-                }
-                let wait = pause.map_or(PAUSES.0, |last: Duration| (2 * last).min(PAUSES.1));
-                pause = Some(wait);
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(wait) => {}
-                }
-            }
+            Err(error) => tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(want.of(&error)) => {}
+            },
         }
+    }
+}
+
+/// What is missing to accept connections, most likely file descriptors: said now and then, not
+/// each time.
+#[derive(Default)]
+struct Want {
+    pause: Option<Duration>,
+    said: Option<Instant>,
+}
+
+impl Want {
+    /// How long to wait before the next try.
+    fn of(&mut self, error: &io::Error) -> Duration {
+        if self.said.is_none_or(|at| at.elapsed() > SAID_FOR) {
+            self.said = Some(Instant::now());
+            tracing::error!(
+                %error,
+                "connections can't be accepted, trying again; is the limit of open files too low?"
+            );
+        }
+        let pause = self.pause.map_or(PAUSES.0, |last| (2 * last).min(PAUSES.1));
+        *self.pause.insert(pause)
     }
 }
 

@@ -140,8 +140,9 @@ impl Requests {
     }
 }
 
+/// A shard that settles has answered; one without a source has not.
 const fn whole(picture: &Picture) -> bool {
-    picture.complete && !picture.stale && !picture.settling
+    picture.complete && !picture.stale
 }
 
 #[cfg(test)]

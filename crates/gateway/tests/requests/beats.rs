@@ -150,6 +150,14 @@ async fn one_that_is_refused_fails_as_a_whole() {
         let reply = world.post(&ann, "/heartbeat", body.clone()).await;
         assert_eq!(reply.code(), code, "{body}");
     }
+    let body = json!({"device": "d", "conn": 1.0, "rev": 2e0});
+    world.post(&ann, "/heartbeat", body).await.ok();
+    for conn in ["1.5", "-1.0", "1e30", "\"1\"", "[1]"] {
+        let conn: Value = serde_json::from_str(conn).unwrap();
+        let body = json!({"device": "d", "conn": conn});
+        let reply = world.post(&ann, "/heartbeat", body).await;
+        assert_eq!(reply.code(), (400, "malformed_frame"), "{conn}");
+    }
     let body = json!({"device": "d", "conn": 1, "user": null, "rev": null, "rooms": null});
     world.post(&ann, "/heartbeat", body).await.ok();
 }

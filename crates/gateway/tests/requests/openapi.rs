@@ -94,4 +94,6 @@ async fn limits_are_those_of_this_node() {
     assert_eq!(most("Beat/properties/rooms").unwrap(), 5);
     assert_eq!(most("Users/properties/users").unwrap(), 1000);
     assert_eq!(most("Beats/properties/beats").unwrap(), 1000);
+    let required = document.pointer("/components/schemas/Beat/required");
+    assert_eq!(required.unwrap(), &serde_json::json!(["device", "conn"]));
 }

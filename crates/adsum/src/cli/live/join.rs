@@ -64,6 +64,10 @@ impl Join {
                     ));
                     slow.as_mut().reset(tokio::time::Instant::now() + 10 * PATIENCE);
                 }
+                () = tokio::time::sleep(PATIENCE / 10), if screen.lost == Lost::Now => {
+                    screen.note("the connection is lost; trying again");
+                    screen.lost = Lost::Said;
+                }
                 stop = tokio::signal::ctrl_c() => {
                     stop.context("Ctrl-C can't be heard")?;
                     if screen.connected {
@@ -96,7 +100,16 @@ struct Screen {
     connected: bool,
     /// The first picture has been shown: changes are told from now on.
     shown: bool,
-    lost: bool,
+    lost: Lost,
+}
+
+/// Whether there was a connection, and is none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    No,
+    /// Just now: it may be over for good, which is said better then.
+    Now,
+    Said,
 }
 
 impl Screen {
@@ -106,28 +119,28 @@ impl Screen {
             paint: Paint::stdout(),
             connected: false,
             shown: false,
-            lost: false,
+            lost: Lost::No,
         }
     }
 
     fn show(&mut self, event: &Event) {
         match event {
             Event::Connected { user, device, .. } => {
-                let back = std::mem::take(&mut self.lost);
-                self.connected = true;
-                match (self.json, back) {
+                let back = std::mem::replace(&mut self.lost, Lost::No) == Lost::Said;
+                let first = !std::mem::replace(&mut self.connected, true);
+                match (self.json, first) {
                     (true, _) => {
                         self.object(json!({"event": "connected", "user": user, "device": device}))
                     }
-                    (false, true) => self.note("connected again"),
-                    (false, false) => self.note(&format!(
+                    (false, true) => self.note(&format!(
                         "you are {user}, on device {device}; Ctrl-C says goodbye"
                     )),
+                    (false, false) if back => self.note("connected again"),
+                    (false, false) => {}
                 }
             }
             Event::Disconnected => {
-                self.lost = true;
-                self.note("the connection is lost; trying again");
+                self.lost = Lost::Now;
             }
             Event::Joined { item, .. } => self.line("joined", &value(item), lines::joined),
             Event::Updated { item, .. } => self.line("updated", &value(item), lines::updated),

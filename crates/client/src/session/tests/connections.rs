@@ -6,14 +6,38 @@ use adsum_proto::client::frame::Patch;
 use super::*;
 
 #[test]
-fn an_unanswered_hello_is_repeated_and_an_answered_one_is_not() {
+fn an_unanswered_hello_is_repeated_under_a_higher_number() {
     let mut desk = Desk::new(Intent::default());
     let first = desk.hello();
     desk.session.failed(desk.now, Cause::Silent);
-    assert_eq!(desk.hello(), first);
-    desk.welcome(&first);
+    let second = desk.hello();
+    assert!(second.conn > first.conn);
+    let conn = first.conn;
+    assert_eq!(
+        Hello {
+            conn,
+            ..second.clone()
+        },
+        first
+    );
+    desk.welcome(&second);
     desk.session.lost(Cause::Closed(1006));
-    assert!(desk.hello().conn > first.conn);
+    assert!(desk.hello().conn > second.conn);
+}
+
+#[test]
+fn replaced_by_an_own_hello_whose_answer_was_lost_comes_back() {
+    let mut desk = Desk::new(Intent::default());
+    let first = desk.hello();
+    desk.welcome(&first);
+    // Sent away, it says hello elsewhere, in vain as it seems.
+    desk.hello();
+    desk.session.failed(desk.now, Cause::Silent);
+    let replaced = || Cause::Problem(problem(Code::Replaced));
+    assert_eq!(desk.session.lost(replaced()), Verdict::LATER);
+    let third = desk.hello();
+    desk.welcome(&third);
+    assert_eq!(desk.session.lost(replaced()), Verdict::End(EndReason::Replaced));
 }
 
 #[test]
