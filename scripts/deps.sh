@@ -17,6 +17,8 @@ if [ "${1:-build}" = test ]; then
     need etcd etcd-server
     need setpriv util-linux
     need iptables iptables
+    need python3 python3
+    python3 -c 'import ensurepip' >/dev/null 2>&1 || packages+=(python3-venv)
 fi
 if ! command -v cargo >/dev/null 2>&1; then
     echo "missing: cargo. Install the Rust toolchain (rustup.rs) and try again." >&2

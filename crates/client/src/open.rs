@@ -41,7 +41,7 @@ pub(crate) async fn open(
         .await?
         .map_err(cause)?;
     let welcome = loop {
-        match in_time(timing.ack_timeout, link.recv()).await? {
+        match in_time(timing.connect_timeout, link.recv()).await? {
             Incoming::Frame(reply) => match answer(reply.body)? {
                 Answer::Welcome(welcome) => break welcome,
                 Answer::Later(after) => {

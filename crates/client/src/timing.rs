@@ -5,7 +5,8 @@ use std::time::Duration;
 /// How long a client waits for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// For TCP, TLS and the handshake, and for a token from the provider. 10 s.
+    /// For TCP, TLS and the handshake, for a token from the provider, and for the answer to the
+    /// hello. 10 s.
     pub connect_timeout: Duration,
     /// For the answer to any frame; after that the connection counts as lost. 5 s.
     pub ack_timeout: Duration,

@@ -5,7 +5,6 @@ use axum::Router;
 use crate::{Edge, grpc, http, requests::Requests, sse, ws};
 
 /// WebSocket, HTTP, events and gRPC, over one edge.
-#[must_use]
 pub fn doors(edge: Edge) -> Router {
     let requests = Requests::from(edge);
     Router::new()

@@ -16,5 +16,6 @@ mod raw;
 mod run;
 mod scenarios;
 mod stage;
+mod third_party;
 mod watcher;
 mod world;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use adsum_client::{
-    Activity, Client, DeviceId, Encoding, Freeze, Kind, Manual, Meta, Mode, RoomId, Timing, Topic,
+    Activity, Client, DeviceId, Encoding, Freeze, Kind, Manual, Meta, Mode, RoomId, Timing,
     Transport,
 };
 use adsum_gateway::auth::NewClaims;
@@ -569,9 +569,4 @@ impl Drop for Ends {
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
     let done = timeout(LIMIT, future).await;
     done.with_context(|| format!("not in time: {what}"))
-}
-
-/// The topic of a room.
-pub(crate) fn in_room(name: &str) -> Result<Topic> {
-    topic(&format!("room:{name}"))
 }
