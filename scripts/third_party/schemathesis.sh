@@ -11,7 +11,8 @@ exec "$environment/bin/schemathesis" run "http://$address/v1/openapi.json" \
     --exclude-path /v1/events \
     --max-examples "$examples" \
     --phases examples,coverage,fuzzing \
-    --checks not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,ignored_auth,unsupported_method \
+    --checks all \
+    --exclude-checks use_after_free,ensure_resource_availability \
     --request-timeout 10 \
     --workers 2 \
     --no-color \

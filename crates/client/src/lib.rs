@@ -67,7 +67,7 @@ pub use adsum_core::{
     TenantId, Topic, UserId, Version,
 };
 pub use adsum_proto::client::{
-    Close, Code, Encoding,
+    Close, Code, Encoding, ago,
     frame::{Item, LastSeen, Left, Mode, Problem, Token},
 };
 

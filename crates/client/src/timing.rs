@@ -10,7 +10,8 @@ pub struct Timing {
     pub connect_timeout: Duration,
     /// For the answer to any frame; after that the connection counts as lost. 5 s.
     pub ack_timeout: Duration,
-    /// Before the first retry, at most. 100 ms.
+    /// Before the first retry, at most. 500 ms: when a gateway dies, all of its clients come at
+    /// once.
     pub backoff_min: Duration,
     /// Before any retry, at most. 10 s.
     pub backoff_max: Duration,
@@ -27,7 +28,7 @@ impl Default for Timing {
         Self {
             connect_timeout: Duration::from_secs(10),
             ack_timeout: Duration::from_secs(5),
-            backoff_min: Duration::from_millis(100),
+            backoff_min: Duration::from_millis(500),
             backoff_max: Duration::from_secs(10),
             stable_after: Duration::from_secs(10),
             resync_after: Duration::from_secs(2),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adsum_core::{SessionKey, Item, UserId, UserKey, Version, store::Shard};
+use adsum_core::{Item, SessionKey, UserId, UserKey, Version, store::Shard};
 use adsum_proto::{
     TopicKey,
     feed::{self, DispatcherFrame, frame::Body},

@@ -10,6 +10,10 @@ pub fn doors(edge: Edge) -> Router {
     Router::new()
         .merge(ws::router(requests.clone()))
         .merge(sse::router(requests.clone()))
-        .merge(grpc::routes(requests.clone()).into_axum_router().reset_fallback())
+        .merge(
+            grpc::routes(requests.clone())
+                .into_axum_router()
+                .reset_fallback(),
+        )
         .merge(http::router(requests))
 }

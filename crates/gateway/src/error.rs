@@ -7,11 +7,7 @@ use adsum_proto::client::{
     frame::{Problem, Ref, ServerBody, ServerFrame},
 };
 
-use crate::{
-    auth::AuthError,
-    holder::Busy,
-    limits::LimitError,
-};
+use crate::{auth::AuthError, holder::Busy, limits::LimitError};
 
 /// What to wait before a part of the cluster that did not answer is asked again.
 const RETRY_MS: u64 = 1000;

@@ -290,7 +290,10 @@ impl Task {
             return Vec::new();
         }
         self.stuck_told = now;
-        tracing::warn!(shard = self.shard, "can't be renewed; its users are sent elsewhere");
+        tracing::warn!(
+            shard = self.shard,
+            "can't be renewed; its users are sent elsewhere"
+        );
         self.hold.send_away()
     }
 

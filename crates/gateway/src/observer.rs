@@ -50,7 +50,9 @@ impl Observer {
         watches: Vec<Watch>,
     ) -> Result<Self, EdgeError> {
         if edge.draining().is_cancelled() {
-            return Err(EdgeError::unavailable("this gateway goes away; try another"));
+            return Err(EdgeError::unavailable(
+                "this gateway goes away; try another",
+            ));
         }
         let limits = &caller.settings.limits;
         watched(limits, watches.iter().map(|w| &w.topic))?;

@@ -222,8 +222,8 @@ impl Outbox {
             waiting.merge();
         }
         let all = total - before + waiting.entries;
-        let too_much = waiting.entries > self.bounds.entries
-            || all > TOPICS_TOGETHER * self.bounds.entries;
+        let too_much =
+            waiting.entries > self.bounds.entries || all > TOPICS_TOGETHER * self.bounds.entries;
         if too_much {
             waiting.clear();
             waiting.dirty = true;

@@ -62,7 +62,10 @@ impl Registry {
     ) {
         let mut shard = self.shard(key);
         let named = (key.clone(), conn);
-        if !shard.get(&named).is_some_and(|own| Arc::ptr_eq(own, outbox)) {
+        if !shard
+            .get(&named)
+            .is_some_and(|own| Arc::ptr_eq(own, outbox))
+        {
             return;
         }
         shard.remove(&named);

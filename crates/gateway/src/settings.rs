@@ -146,7 +146,9 @@ impl SettingsBook {
     pub fn largest_frame(&self) -> usize {
         let pages = self.0.load();
         let all = pages.tenants.values().chain([&pages.node]);
-        all.map(|settings| settings.limits.frame_bytes).max().unwrap_or_default()
+        all.map(|settings| settings.limits.frame_bytes)
+            .max()
+            .unwrap_or_default()
     }
 
     /// The longest time that any tenant's broken connections are told to nobody.
@@ -154,7 +156,9 @@ impl SettingsBook {
     pub fn longest_linger(&self) -> Duration {
         let pages = self.0.load();
         let all = pages.tenants.values().chain([&pages.node]);
-        all.map(|settings| settings.times.linger()).max().unwrap_or_default()
+        all.map(|settings| settings.times.linger())
+            .max()
+            .unwrap_or_default()
     }
 
     /// The settings of those who have none of their own: also of those who have not said yet

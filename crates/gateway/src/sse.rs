@@ -40,7 +40,12 @@ async fn events(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    match open(&requests, peer, query.as_deref().unwrap_or_default(), &headers) {
+    match open(
+        &requests,
+        peer,
+        query.as_deref().unwrap_or_default(),
+        &headers,
+    ) {
         Ok(observer) => stream(requests, observer),
         Err(error) => HttpError::from(error).into_response(),
     }

@@ -25,7 +25,7 @@ pub use code::Code;
 pub use error::{Fault, FrameError};
 pub use splice::{Encoding, Piece, Shared};
 pub use wire::WireFrame;
-pub use words::{LastSeen, Mode, Patch, Ref, Token};
+pub use words::{LastSeen, Mode, Patch, Ref, Token, ago};
 
 /// The generated messages.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]

@@ -72,10 +72,7 @@ pub(super) fn brief(user: &Value, paint: Paint) -> String {
         line += &paint.dim(&format!("  for {}", ago(past)));
     }
     if let Some(seen) = user["last_seen_s"].as_u64() {
-        line += &paint.dim(&format!(
-            "  last seen {} ago",
-            ago(seen.saturating_mul(1000))
-        ));
+        line += &paint.dim(&format!("  last seen {}", adsum_client::ago(seen)));
     }
     line
 }
@@ -104,7 +101,10 @@ fn why(user: &Value, paint: Paint) -> String {
     let sessions: Vec<_> = user["sessions"].as_array().into_iter().flatten().collect();
     if sessions.is_empty() {
         let seen = user["last_seen"].as_u64();
-        let seen = seen.map(|at| format!("; last seen {} ago", ago(now.saturating_sub(at))));
+        let seen = seen.map(|at| {
+            let seconds = now.saturating_sub(at) / 1000;
+            format!("; last seen {}", adsum_client::ago(seconds))
+        });
         lines.push(format!("  no device is there{}", seen.unwrap_or_default()));
     }
     for session in sessions {

@@ -1,7 +1,7 @@
 //! Gateways that are restarted, killed, frozen and asked too much, under thousands of clients:
 //! what everybody else sees of it.
 //!
-//! Times are three times faster than the defaults; `ADSUM_SLOW=1` runs the defaults.
+//! Times are two times faster than the defaults; `ADSUM_SLOW=1` runs the defaults.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

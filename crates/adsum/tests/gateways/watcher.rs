@@ -69,10 +69,7 @@ impl Watcher {
                 book.lock().unwrap().note(user.to_string(), what);
             }
         });
-        Ok(Self {
-            client,
-            notes,
-        })
+        Ok(Self { client, notes })
     }
 
     /// Forgets what it was told so far.
@@ -98,7 +95,10 @@ impl Watcher {
     pub(crate) async fn hears_of(&self, user: &str) -> Result<()> {
         adsum_tests::eventually("the watcher hears", Duration::from_secs(30), || async {
             let notes = self.notes.lock().unwrap();
-            anyhow::ensure!(notes.seen.iter().any(|s| s.user == user), "nothing of {user}");
+            anyhow::ensure!(
+                notes.seen.iter().any(|s| s.user == user),
+                "nothing of {user}"
+            );
             Ok(())
         })
         .await

@@ -15,7 +15,7 @@ pub(crate) fn scale() -> u32 {
     if std::env::var_os("ADSUM_SLOW").is_some() {
         1
     } else {
-        3
+        2
     }
 }
 
@@ -71,6 +71,10 @@ impl World {
             ("HOLDER_TTL_MS", 30_000),
             ("ALIVE_GAP_MS", 10_000),
             ("TOMB_MS", 60_000),
+            ("POLL_MS", 500),
+            ("SILENT_MS", 2000),
+            ("COMPLETE_MS", 1000),
+            ("SWEEP_MS", 1000),
         ];
         for (key, ms) in times {
             options = options.with(&format!("TIMES__{key}"), scaled(ms).as_millis());

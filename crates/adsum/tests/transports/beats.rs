@@ -79,7 +79,8 @@ fn message(body: &Value) -> v1::Beat {
 }
 
 fn parsed(meta: Option<&str>) -> Value {
-    meta.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    meta.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
 }
 
 impl Beater {
@@ -125,7 +126,8 @@ impl Beater {
     }
 
     pub(crate) async fn join(&self, room: &str, meta: Option<&str>) -> Result<()> {
-        self.rooms(room, Some(json!({"room": room, "meta": parsed(meta)}))).await
+        self.rooms(room, Some(json!({"room": room, "meta": parsed(meta)})))
+            .await
     }
 
     pub(crate) async fn part(&self, room: &str) -> Result<()> {
@@ -147,7 +149,9 @@ impl Beater {
             Activity::Online => "online",
             Activity::Away => "away",
         };
-        self.session.beat(|body| body["activity"] = word.into()).await
+        self.session
+            .beat(|body| body["activity"] = word.into())
+            .await
     }
 
     pub(crate) async fn set_meta(&self, text: Option<&str>) -> Result<()> {

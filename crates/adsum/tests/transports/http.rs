@@ -72,12 +72,7 @@ impl Http {
     }
 
     /// Any body at all.
-    pub(crate) async fn raw(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<Bytes>,
-    ) -> Result<Reply> {
+    pub(crate) async fn raw(&self, method: &str, path: &str, body: Option<Bytes>) -> Result<Reply> {
         let whole = async {
             let response = self.send(method, path, body).await?;
             let status = response.status().as_u16();
@@ -113,7 +108,9 @@ impl Http {
 
     /// Opens an event source; what comes is parsed as a browser would, and its text kept.
     pub(crate) async fn events(&self, query: &str) -> Result<mpsc::UnboundedReceiver<Sse>> {
-        let response = self.send("GET", &format!("/v1/events?{query}"), None).await?;
+        let response = self
+            .send("GET", &format!("/v1/events?{query}"), None)
+            .await?;
         let status = response.status().as_u16();
         let mut body = response.into_body();
         if status != 200 {
@@ -164,7 +161,12 @@ impl Sse {
     /// The frame in it, whose type must be its name.
     pub(crate) fn frame(&self) -> Result<ServerFrame> {
         let frame = json::decode_server(&self.data).map_err(|e| anyhow::anyhow!("{e:?}"))?;
-        ensure!(frame.body.word() == self.name, "{} is {:?}", self.name, frame);
+        ensure!(
+            frame.body.word() == self.name,
+            "{} is {:?}",
+            self.name,
+            frame
+        );
         Ok(frame)
     }
 }

@@ -154,7 +154,10 @@ pub(crate) async fn walk(world: Arc<World>) -> Result<()> {
     // Somebody watches throughout, so that every picture is whole before it is compared.
     let warm = Stream::open(&stage, &eyes[6], Kind::Sse, Mode::Members).await?;
     warm.until("everybody is there", |told| {
-        let seen = |who: &&str| told.iter().any(|(_, text)| text.contains(&format!("u-{who}")));
+        let seen = |who: &&str| {
+            told.iter()
+                .any(|(_, text)| text.contains(&format!("u-{who}")))
+        };
         HIDDEN.iter().all(|who| seen(&who)) && told.len() >= TOPICS
     })
     .await?;
@@ -176,21 +179,37 @@ async fn every_path_is_listed(stage: &Stage) -> Result<()> {
         let used = methods.iter().filter(|m| item.contains_key(**m));
         there.extend(used.map(|method| ((*method).to_owned(), path.clone())));
     }
-    let listed = HTTP.iter().map(|(m, p, _)| ((*m).to_owned(), (*p).to_owned()));
+    let listed = HTTP
+        .iter()
+        .map(|(m, p, _)| ((*m).to_owned(), (*p).to_owned()));
     let listed: BTreeSet<_> = listed.collect();
-    ensure!(there == listed, "walk what is new: {:?}", there.symmetric_difference(&listed));
+    ensure!(
+        there == listed,
+        "walk what is new: {:?}",
+        there.symmetric_difference(&listed)
+    );
     let file = &FileSet::decode(FILE_DESCRIPTOR_SET)?.files;
     let services = file.iter().flat_map(|file| &file.services);
-    let methods = services.flat_map(|service| &service.methods).map(|m| m.name.as_str());
+    let methods = services
+        .flat_map(|service| &service.methods)
+        .map(|m| m.name.as_str());
     let listed: BTreeSet<_> = GRPC.iter().map(|(name, _)| *name).collect();
     let there: BTreeSet<_> = methods.collect();
-    ensure!(there == listed, "walk what is new: {:?}", there.symmetric_difference(&listed));
+    ensure!(
+        there == listed,
+        "walk what is new: {:?}",
+        there.symmetric_difference(&listed)
+    );
     let mut messages = file.iter().flat_map(|file| &file.messages);
     let frame = messages.find(|message| message.name == "ServerFrame");
     let fields = &frame.context("no ServerFrame")?.fields;
     let there: BTreeSet<_> = fields.iter().map(|f| f.name.as_str()).collect();
     let listed: BTreeSet<_> = FRAMES.into_iter().chain(["ref"]).collect();
-    ensure!(there == listed, "walk what is new: {:?}", there.symmetric_difference(&listed));
+    ensure!(
+        there == listed,
+        "walk what is new: {:?}",
+        there.symmetric_difference(&listed)
+    );
     Ok(())
 }
 
@@ -201,9 +220,18 @@ async fn people(stage: &Stage) -> Result<(Beater, Vec<(&'static str, Beater)>)> 
         plan = plan.room(&format!("r-{who}"));
     }
     let pat = stage.beat(plan).await?;
-    stage.prefs("u-cor", Side::A)?.set_contacts(&["u-con"]).await?;
-    stage.prefs("u-cor", Side::A)?.set_visibility("contacts").await?;
-    stage.prefs("u-ned", Side::A)?.set_visibility("nobody").await?;
+    stage
+        .prefs("u-cor", Side::A)?
+        .set_contacts(&["u-con"])
+        .await?;
+    stage
+        .prefs("u-cor", Side::A)?
+        .set_visibility("contacts")
+        .await?;
+    stage
+        .prefs("u-ned", Side::A)?
+        .set_visibility("nobody")
+        .await?;
     let mut hidden = Vec::new();
     for who in HIDDEN {
         let mut plan = Plan::of(&format!("u-{who}")).room(&format!("r-{who}"));
@@ -231,27 +259,51 @@ async fn ask(stage: &Stage, eye: &Eye, who: &str, here: bool) -> Result<Vec<Aske
     let users = json!({"users": [user]});
     let mut asked = Vec::new();
     let mut add = |path, text: String, names| asked.push(Asked { path, text, names });
-    add("get /v1/users/{user}", whole(&http, &format!("/v1/users/{user}")).await?, here);
+    add(
+        "get /v1/users/{user}",
+        whole(&http, &format!("/v1/users/{user}")).await?,
+        here,
+    );
     let seen = format!("/v1/users/{user}/last_seen");
-    add("get /v1/users/{user}/last_seen", whole(&http, &seen).await?, false);
+    add(
+        "get /v1/users/{user}/last_seen",
+        whole(&http, &seen).await?,
+        false,
+    );
     let reply = http.post("/v1/users:batch", &users).await?.ok()?;
     add("post /v1/users:batch", reply.text(), here);
     let reply = http.post("/v1/last_seen:batch", &users).await?.ok()?;
     add("post /v1/last_seen:batch", reply.text(), false);
-    add("get /v1/rooms/{room}", whole(&http, &format!("/v1/rooms/{room}")).await?, here);
+    add(
+        "get /v1/rooms/{room}",
+        whole(&http, &format!("/v1/rooms/{room}")).await?,
+        here,
+    );
     let count = format!("/v1/rooms/{room}/count");
-    add("get /v1/rooms/{room}/count", whole(&http, &count).await?, false);
+    add(
+        "get /v1/rooms/{room}/count",
+        whole(&http, &count).await?,
+        false,
+    );
     let mut client = grpc(&http).await?;
     let token = &eye.token;
     let request = v1::GetRequest { user: user.clone() };
     let answer = client.get(with_token(request, token)?).await?.into_inner();
     add("Get", format!("{answer:?}"), here);
     let users = vec![user.clone()];
-    let request = v1::GetManyRequest { users: users.clone() };
-    let answer = client.get_many(with_token(request, token)?).await?.into_inner();
+    let request = v1::GetManyRequest {
+        users: users.clone(),
+    };
+    let answer = client
+        .get_many(with_token(request, token)?)
+        .await?
+        .into_inner();
     add("GetMany", format!("{answer:?}"), here);
     let request = v1::LastSeenRequest { users };
-    let answer = client.last_seen(with_token(request, token)?).await?.into_inner();
+    let answer = client
+        .last_seen(with_token(request, token)?)
+        .await?
+        .into_inner();
     add("LastSeen", format!("{answer:?}"), false);
     let topic = format!("room:{room}");
     let request = v1::MembersRequest {
@@ -259,10 +311,16 @@ async fn ask(stage: &Stage, eye: &Eye, who: &str, here: bool) -> Result<Vec<Aske
         page_size: 0,
         page_token: String::new(),
     };
-    let answer = client.members(with_token(request, token)?).await?.into_inner();
+    let answer = client
+        .members(with_token(request, token)?)
+        .await?
+        .into_inner();
     add("Members", format!("{answer:?}"), here);
     let request = v1::CountRequest { topic };
-    let answer = client.count(with_token(request, token)?).await?.into_inner();
+    let answer = client
+        .count(with_token(request, token)?)
+        .await?
+        .into_inner();
     add("Count", format!("{answer:?}"), false);
     Ok(asked)
 }
@@ -283,7 +341,10 @@ async fn reads(stage: &Stage, eyes: &[Eye], here: bool) -> Result<()> {
                 let (text, nobody) = (anybody(&found.text, who), anybody(&never.text, NEVER));
                 let at = format!("{}: {name} about {who}: {}", found.path, found.text);
                 if found.names && eye.sees(who) {
-                    ensure!(text != nobody && !text.contains("offline"), "sees nobody: {at}");
+                    ensure!(
+                        text != nobody && !text.contains("offline"),
+                        "sees nobody: {at}"
+                    );
                 } else if here || !eye.sees(who) {
                     ensure!(text == nobody, "a trace, not {nobody}: {at}");
                 } else if found.path.contains("ast_seen") || found.path == "LastSeen" {
@@ -316,14 +377,19 @@ async fn tenant(
     let members = http.get("/v1/tenant/members").await?.ok()?.json()?;
     let users = |list: &Value| -> Vec<String> {
         let list = list.as_array().cloned().unwrap_or_default().into_iter();
-        list.map(|item| item["user"].as_str().unwrap_or("").to_owned()).collect()
+        list.map(|item| item["user"].as_str().unwrap_or("").to_owned())
+            .collect()
     };
     let seen = HIDDEN.iter().filter(|who| here && eye.sees(who));
     let mut right: Vec<_> = seen.map(|who| format!("u-{who}")).collect();
     right.push("u-pat".to_owned());
     right.sort();
     let found = users(&members["members"]);
-    ensure!(found == right, "{} finds {found:?}, not {right:?}", eye.name);
+    ensure!(
+        found == right,
+        "{} finds {found:?}, not {right:?}",
+        eye.name
+    );
     let count = http.get("/v1/tenant/count").await?.ok()?.json()?;
     ensure!(count["count"] == 1, "{}: {count}", eye.name);
     let mut client = grpc(&http).await?;
@@ -333,11 +399,21 @@ async fn tenant(
         page_size: 0,
         page_token: String::new(),
     };
-    let answer = client.members(with_token(request, &eye.token)?).await?.into_inner();
+    let answer = client
+        .members(with_token(request, &eye.token)?)
+        .await?
+        .into_inner();
     let found: Vec<_> = answer.members.into_iter().map(|item| item.user).collect();
-    ensure!(found == right, "{} finds {found:?}, not {right:?}", eye.name);
+    ensure!(
+        found == right,
+        "{} finds {found:?}, not {right:?}",
+        eye.name
+    );
     let request = v1::CountRequest { topic };
-    let answer = client.count(with_token(request, &eye.token)?).await?.into_inner();
+    let answer = client
+        .count(with_token(request, &eye.token)?)
+        .await?
+        .into_inner();
     ensure!(answer.count == 1, "{}: {answer:?}", eye.name);
     walked.extend(["get /v1/tenant/members", "get /v1/tenant/count"]);
     Ok(())
@@ -398,7 +474,9 @@ impl Stream {
         let task = match kind {
             Kind::Sse => {
                 let mut query = format!("mode={}", mode.as_str());
-                topics().iter().for_each(|name| query += &format!("&topic={name}"));
+                topics()
+                    .iter()
+                    .for_each(|name| query += &format!("&topic={name}"));
                 let mut events = http.events(&query).await?;
                 tokio::spawn(async move {
                     while let Some(event) = events.recv().await {
@@ -522,7 +600,9 @@ async fn pushes(
         let told = stream.told();
         let by_topic = |topic: &str| -> String {
             let of = told.iter().filter(|(of, _)| of == topic);
-            of.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n")
+            of.map(|(_, text)| text.as_str())
+                .collect::<Vec<_>>()
+                .join("\n")
         };
         for who in HIDDEN {
             for name in ["room:r-", "user:u-"] {
@@ -531,10 +611,16 @@ async fn pushes(
                 // In a room nothing but its public may be counted; a user's topic has no count.
                 let counted = *mode == Mode::Count && name == "room:r-";
                 if counted || !eye.sees(who) {
-                    ensure!(found == nobody, "{at}: a trace of {who}: {found}\nnot {nobody}");
+                    ensure!(
+                        found == nobody,
+                        "{at}: a trace of {who}: {found}\nnot {nobody}"
+                    );
                 } else if *mode == Mode::Members {
                     let seen = ["\"user\":\"u-xyz\"", "user: \"u-xyz\""];
-                    let gone = ["\"leaves\":[{\"user\":\"u-xyz\"", "leaves: [Left { user: \"u-xyz\""];
+                    let gone = [
+                        "\"leaves\":[{\"user\":\"u-xyz\"",
+                        "leaves: [Left { user: \"u-xyz\"",
+                    ];
                     let any = |texts: [&str; 2]| texts.iter().any(|text| found.contains(text));
                     ensure!(any(seen), "{at}: {who} is not seen: {found}");
                     ensure!(name == "user:u-" || any(gone), "{at}: {who} stays: {found}");
@@ -542,7 +628,10 @@ async fn pushes(
             }
             if *mode == Mode::Members && !eye.sees(who) {
                 let all = by_topic("tenant");
-                ensure!(!all.contains(&format!("u-{who}")), "{at}: a trace of {who}: {all}");
+                ensure!(
+                    !all.contains(&format!("u-{who}")),
+                    "{at}: a trace of {who}: {all}"
+                );
             }
         }
     }

@@ -62,7 +62,9 @@ impl Raw {
         stream.set_nodelay(true)?;
         let mut request = format!("ws://{address}/v1/ws").into_client_request()?;
         let protocol = HeaderValue::from_static(encoding.subprotocol());
-        request.headers_mut().insert("sec-websocket-protocol", protocol);
+        request
+            .headers_mut()
+            .insert("sec-websocket-protocol", protocol);
         let (socket, response) = client_async(request, stream).await?;
         let chosen = response.headers().get("sec-websocket-protocol");
         let chosen = chosen.and_then(|value| value.to_str().ok());
@@ -81,7 +83,8 @@ impl Raw {
     /// Opens a connection and is welcomed.
     pub(crate) async fn welcomed(wire: Wire, address: SocketAddr, hello: Hello) -> Result<Self> {
         let mut raw = Self::open(wire, address).await?;
-        raw.send("hello", ClientBody::Hello(Box::new(hello))).await?;
+        raw.send("hello", ClientBody::Hello(Box::new(hello)))
+            .await?;
         match raw.answer("hello").await? {
             ServerBody::Welcome(_) => Ok(raw),
             other => bail!("no welcome but {other:?}"),

@@ -69,7 +69,12 @@ pub(crate) async fn run(world: &Arc<World>, scenarios: &[Scenario]) -> Result<()
     failed.sort();
     if !failed.is_empty() {
         let logs = world.last_words();
-        bail!("{}: {} failed\n{}\n{logs}", world.name, failed.len(), failed.join("\n\n"));
+        bail!(
+            "{}: {} failed\n{}\n{logs}",
+            world.name,
+            failed.len(),
+            failed.join("\n\n")
+        );
     }
     world.check()
 }

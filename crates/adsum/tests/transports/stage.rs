@@ -308,7 +308,9 @@ impl Stage {
         mode: Mode,
     ) -> Result<Watcher> {
         let mut query = format!("mode={}", mode.as_str());
-        topics.iter().for_each(|name| query += &format!("&topic={name}"));
+        topics
+            .iter()
+            .for_each(|name| query += &format!("&topic={name}"));
         let mut events = self.http(side, token).events(&query).await?;
         let (sender, frames) = mpsc::unbounded_channel();
         tokio::spawn(async move {
@@ -435,7 +437,10 @@ impl Prefs {
                 user: None,
                 manual: Some(manual),
             };
-            grpc(&self.http).await?.set_status(self.request(request)?).await?;
+            grpc(&self.http)
+                .await?
+                .set_status(self.request(request)?)
+                .await?;
             return Ok(());
         }
         let status = status.map(|manual| adsum_client::Status::from(manual).to_string());
@@ -455,7 +460,10 @@ impl Prefs {
                 user: None,
                 visibility: visibility.into(),
             };
-            grpc(&self.http).await?.set_visibility(self.request(request)?).await?;
+            grpc(&self.http)
+                .await?
+                .set_visibility(self.request(request)?)
+                .await?;
             return Ok(());
         }
         let body = json!({"visibility": visibility});
@@ -469,7 +477,10 @@ impl Prefs {
                 user: None,
                 contacts: contacts.iter().map(|c| (*c).to_owned()).collect(),
             };
-            grpc(&self.http).await?.set_contacts(self.request(request)?).await?;
+            grpc(&self.http)
+                .await?
+                .set_contacts(self.request(request)?)
+                .await?;
             return Ok(());
         }
         let body = json!({"contacts": contacts});
@@ -525,9 +536,7 @@ impl Actor {
 
     pub(crate) async fn set_meta(&self, text: Option<&str>) -> Result<()> {
         match self {
-            Self::Connected(client, _) => {
-                Ok(client.set_meta(text.map(meta).transpose()?).await?)
-            }
+            Self::Connected(client, _) => Ok(client.set_meta(text.map(meta).transpose()?).await?),
             Self::Beats(beater) => beater.set_meta(text).await,
         }
     }

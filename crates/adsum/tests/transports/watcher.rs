@@ -73,12 +73,17 @@ impl Watcher {
         ensure!(!self.over, "{} watches no more", self.user);
         let events = match &mut self.source {
             Source::Client(events) => {
-                let event = timeout_at(by, events.next()).await.context("nothing came")?;
+                let event = timeout_at(by, events.next())
+                    .await
+                    .context("nothing came")?;
                 self.over = event.is_none();
                 event.into_iter().collect()
             }
             Source::Frames(frames, rosters) => {
-                match timeout_at(by, frames.recv()).await.context("nothing came")? {
+                match timeout_at(by, frames.recv())
+                    .await
+                    .context("nothing came")?
+                {
                     Some(frame) => rosters.events(frame?)?,
                     None => {
                         self.over = true;
@@ -96,20 +101,34 @@ impl Watcher {
             Event::Joined { topic, item } | Event::Updated { topic, item } => {
                 // Whoever watches with a connection is in the tenant, too.
                 if item.user.as_str() != self.user {
-                    self.waiting.entry(topic.clone()).or_default().push_back(event);
+                    self.waiting
+                        .entry(topic.clone())
+                        .or_default()
+                        .push_back(event);
                 }
             }
             Event::Left { topic, left } => {
                 if left.user.as_str() != self.user {
-                    self.waiting.entry(topic.clone()).or_default().push_back(event);
+                    self.waiting
+                        .entry(topic.clone())
+                        .or_default()
+                        .push_back(event);
                 }
             }
-            Event::Synced { topic, mode, resumed, .. } => {
+            Event::Synced {
+                topic,
+                mode,
+                resumed,
+                ..
+            } => {
                 let syncs = self.syncs.entry(topic.clone()).or_default();
                 syncs.push_back((*mode, *resumed));
             }
             Event::Count { topic, count } => {
-                self.counts.entry(topic.clone()).or_default().push_back(*count);
+                self.counts
+                    .entry(topic.clone())
+                    .or_default()
+                    .push_back(*count);
             }
             _ => self.others.push_back(event),
         }

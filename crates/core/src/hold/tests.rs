@@ -331,9 +331,15 @@ fn a_hello_said_again_is_the_same_session() {
     hold.opened(&second, ok(1, recorded(&second)), 20);
     assert_eq!(hold.connected(), 1);
     let late: Vec<_> = hold.tick(20_000);
-    assert!(!late.iter().any(|a| matches!(a, Action::Close(_))), "{late:?}");
+    assert!(
+        !late.iter().any(|a| matches!(a, Action::Close(_))),
+        "{late:?}"
+    );
     // One that said goodbye is over, whoever repeats its hello.
     hold.end(&key(1), conn(5), Reason::Leave, 0);
     let over = hold.hello(key(1), conn(5), state(2), None);
-    assert!(matches!(over[..], [Action::Tell(_, _, Word::Superseded(_))]), "{over:?}");
+    assert!(
+        matches!(over[..], [Action::Tell(_, _, Word::Superseded(_))]),
+        "{over:?}"
+    );
 }

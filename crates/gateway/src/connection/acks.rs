@@ -51,7 +51,10 @@ impl Acks {
 /// Whether a client would say that it is the same; times of joining are the store's.
 fn same(a: &State, b: &State) -> bool {
     let rooms = |s: &State| {
-        let rooms = s.rooms.iter().map(|(room, stay)| (room.clone(), stay.meta.clone()));
+        let rooms = s
+            .rooms
+            .iter()
+            .map(|(room, stay)| (room.clone(), stay.meta.clone()));
         rooms.collect::<Vec<_>>()
     };
     a.kind == b.kind && a.activity == b.activity && a.meta == b.meta && rooms(a) == rooms(b)

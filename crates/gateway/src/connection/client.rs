@@ -211,7 +211,8 @@ impl Client {
         let error = match word {
             Word::Recorded { session: kept, .. } => {
                 let done = session.acks.recorded(&kept.state);
-                done.into_iter().for_each(|r| self.answer(r, ServerBody::Ack));
+                done.into_iter()
+                    .for_each(|r| self.answer(r, ServerBody::Ack));
                 return None;
             }
             Word::Closed(_) => return None,
@@ -271,7 +272,8 @@ impl Client {
             return late.then(|| self.refuse(None, &error)).flatten();
         };
         for r#ref in session.acks.late(now) {
-            self.outbox.answer(&ServerFrame::new(r#ref, ServerBody::Ack));
+            self.outbox
+                .answer(&ServerFrame::new(r#ref, ServerBody::Ack));
         }
         let session = self.session.as_ref()?;
         if now >= self.heard + session.caller.settings.times.ttl() {

@@ -47,7 +47,12 @@ impl Client {
     }
 
     /// Tells the store the session's new state; the answer follows when it has it.
-    fn change(&mut self, state: State, r#ref: Option<Ref>, trace: Option<Arc<str>>) -> Result<(), EdgeError> {
+    fn change(
+        &mut self,
+        state: State,
+        r#ref: Option<Ref>,
+        trace: Option<Arc<str>>,
+    ) -> Result<(), EdgeError> {
         let late_at = Instant::now() + self.edge.config().answer_within;
         let holder = self.edge.holder().clone();
         let session = self.session()?;
@@ -60,7 +65,12 @@ impl Client {
         Ok(())
     }
 
-    fn join(&mut self, join: Join, r#ref: Option<Ref>, trace: Option<Arc<str>>) -> Result<(), EdgeError> {
+    fn join(
+        &mut self,
+        join: Join,
+        r#ref: Option<Ref>,
+        trace: Option<Arc<str>>,
+    ) -> Result<(), EdgeError> {
         let session = self.session()?;
         may_join(&session.caller, &join.room)?;
         let mut state = session.state.clone();
@@ -72,7 +82,12 @@ impl Client {
         self.change(state, r#ref, trace)
     }
 
-    fn part(&mut self, room: &RoomId, r#ref: Option<Ref>, trace: Option<Arc<str>>) -> Result<(), EdgeError> {
+    fn part(
+        &mut self,
+        room: &RoomId,
+        r#ref: Option<Ref>,
+        trace: Option<Arc<str>>,
+    ) -> Result<(), EdgeError> {
         let mut state = self.session()?.state.clone();
         if state.rooms.remove(room).is_none() {
             self.answer(r#ref, ServerBody::Ack);
@@ -81,7 +96,12 @@ impl Client {
         self.change(state, r#ref, trace)
     }
 
-    async fn set(&mut self, set: Set, r#ref: Option<Ref>, trace: Option<Arc<str>>) -> Result<(), EdgeError> {
+    async fn set(
+        &mut self,
+        set: Set,
+        r#ref: Option<Ref>,
+        trace: Option<Arc<str>>,
+    ) -> Result<(), EdgeError> {
         let session = self.session()?;
         let key = session.key.clone();
         let mut state = session.state.clone();

@@ -193,4 +193,3 @@ fn welcome(session: &Session) -> Welcome {
         server_time: clock::wall_ms(),
     }
 }
-

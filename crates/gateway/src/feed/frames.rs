@@ -3,9 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use adsum_core::{
-    DeviceId, SessionKey, TenantId, Topic, UserId, UserKey, Version, store::Shard,
-};
+use adsum_core::{DeviceId, SessionKey, TenantId, Topic, UserId, UserKey, Version, store::Shard};
 use adsum_proto::{Malformed, TopicKey, feed, item_from, state_from, topic_from, version_from};
 
 use super::{topic::Op, watch::Cause};

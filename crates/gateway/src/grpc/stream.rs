@@ -91,8 +91,13 @@ struct Incoming {
 
 impl Source for Incoming {
     async fn next(&mut self) -> Option<Received> {
-        // A stream that ends, and one that breaks, is a client that is gone.
-        let message = self.messages.message().await.ok()??;
+        let message = match self.messages.message().await {
+            Ok(Some(message)) => message,
+            // Longer than what is decoded at all.
+            Err(status) if status.code() == Code::OutOfRange => return Some(Received::TooLarge),
+            // A stream that ends, and one that breaks, is a client that is gone.
+            Ok(None) | Err(_) => return None,
+        };
         if message.encoded_len() > self.limit {
             return Some(Received::TooLarge);
         }

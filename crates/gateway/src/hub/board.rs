@@ -156,7 +156,10 @@ impl Board {
         now_ms: u64,
     ) {
         let here: HashSet<_> = items.iter().map(|item| &item.user).collect();
-        let away = self.members.values().filter(|t| !here.contains(&t.item.user));
+        let away = self
+            .members
+            .values()
+            .filter(|t| !here.contains(&t.item.user));
         let away: Vec<_> = away.map(|told| Arc::clone(&told.item)).collect();
         for item in items {
             let same = |told: &Arc<Told>| told.item.v == item.v && told.item.looks_like(item);
@@ -245,7 +248,10 @@ impl Board {
         let group = &self.groups[slot(mode)];
         let sees = |told: &&Arc<Told>| sight.sees(&told.item, lists);
         let hidden = |told: &&Arc<Told>| !told.item.public();
-        let here = self.private.iter().filter(|u| !group.pending.contains_key(*u));
+        let here = self
+            .private
+            .iter()
+            .filter(|u| !group.pending.contains_key(*u));
         let here = here.filter_map(|user| self.members.get(user));
         let before = group.pending.values().filter_map(|p| p.before.as_ref());
         let extra: Vec<_> = here.chain(before.filter(hidden)).filter(sees).collect();
@@ -295,17 +301,15 @@ impl Board {
         if mode != Mode::Count {
             for (user, Pending { before, gone }) in pending {
                 let now = self.members.get(&user).cloned();
-                let open = |told: &Option<Arc<Told>>| {
-                    told.as_ref().is_none_or(|told| told.item.public())
-                };
+                let open =
+                    |told: &Option<Arc<Told>>| told.as_ref().is_none_or(|told| told.item.public());
                 if open(&before) && open(&now) {
                     let (was, is) = (before.is_some(), now.is_some());
                     public.extend(entry(was, is, &before, &now, &gone, now_ms));
                     continue;
                 }
-                let seen = |told: &Option<Arc<Told>>| {
-                    told.as_ref().is_some_and(|told| told.item.public())
-                };
+                let seen =
+                    |told: &Option<Arc<Told>>| told.as_ref().is_some_and(|told| told.item.public());
                 let (was, is) = (seen(&before), seen(&now));
                 let stranger = entry(was, is, &before, &now, &gone, now_ms);
                 private.push(Private {
@@ -352,7 +356,14 @@ impl Flush {
             } else {
                 seen.remove(user);
             }
-            let told = entry(was, is, &person.before, &person.now, &person.gone, self.now_ms);
+            let told = entry(
+                was,
+                is,
+                &person.before,
+                &person.now,
+                &person.gone,
+                self.now_ms,
+            );
             like_others &= told.is_none() && person.stranger.is_none()
                 || matches!(
                     (&told, &person.stranger),

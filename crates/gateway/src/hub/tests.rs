@@ -77,11 +77,13 @@ impl Watcher {
             match entry {
                 Entry::Join(told) => {
                     assert!(!known, "joined twice: {:?}", told.item);
-                    self.knows.insert(told.item.user.clone(), Arc::clone(&told.item));
+                    self.knows
+                        .insert(told.item.user.clone(), Arc::clone(&told.item));
                 }
                 Entry::Update(told) => {
                     assert!(known, "updated out of nothing: {:?}", told.item);
-                    self.knows.insert(told.item.user.clone(), Arc::clone(&told.item));
+                    self.knows
+                        .insert(told.item.user.clone(), Arc::clone(&told.item));
                 }
                 Entry::Leave(_) => {
                     assert!(known, "left twice: {:?}", entry.user());
@@ -122,7 +124,13 @@ fn run(steps: Vec<Step>) {
                         version: Version { epoch: 1, seq },
                     };
                     let leaves = vec![leave];
-                    board.take(&Diff { leaves, ..Diff::default() }, seq);
+                    board.take(
+                        &Diff {
+                            leaves,
+                            ..Diff::default()
+                        },
+                        seq,
+                    );
                 }
             }
             Step::List(u, version, listed) => {
@@ -158,7 +166,9 @@ fn run(steps: Vec<Step>) {
     }
     for watcher in &watchers {
         let may = truth.values().filter(|item| {
-            watcher.sight.sees(item, |user, version| lists.get(&(user.clone(), version)).cloned())
+            watcher.sight.sees(item, |user, version| {
+                lists.get(&(user.clone(), version)).cloned()
+            })
         });
         let may: Vec<_> = may.map(|i| (&i.user, i.status, i.since)).collect();
         let knows = watcher.knows.values();
@@ -225,10 +235,22 @@ fn config() -> HubConfig {
 fn crowd(board: &mut Board, people: std::ops::Range<usize>) {
     let join = |n: usize| {
         let user = UserId::new(format!("u{n:03}")).unwrap();
-        Arc::new(item(user, Status::Online, Visibility::Everyone, 0, n as u64))
+        Arc::new(item(
+            user,
+            Status::Online,
+            Visibility::Everyone,
+            0,
+            n as u64,
+        ))
     };
     let joins = people.map(join).collect();
-    board.take(&Diff { joins, ..Diff::default() }, 0);
+    board.take(
+        &Diff {
+            joins,
+            ..Diff::default()
+        },
+        0,
+    );
 }
 
 fn thin(board: &mut Board, people: std::ops::Range<usize>) {
@@ -245,7 +267,13 @@ fn thin(board: &mut Board, people: std::ops::Range<usize>) {
         version: Version::default(),
     };
     let leaves = people.map(leave).collect();
-    board.take(&Diff { leaves, ..Diff::default() }, 0);
+    board.take(
+        &Diff {
+            leaves,
+            ..Diff::default()
+        },
+        0,
+    );
 }
 
 #[test]
@@ -271,9 +299,18 @@ fn who_hides_neither_counts_nor_lifts_the_ladder() {
     crowd(&mut board, 0..10);
     let hidden = UserId::new("ghost").unwrap();
     let ghost = Arc::new(item(hidden, Status::Invisible, Visibility::Everyone, 0, 1));
-    board.take(&Diff { joins: vec![ghost], ..Diff::default() }, 0);
+    board.take(
+        &Diff {
+            joins: vec![ghost],
+            ..Diff::default()
+        },
+        0,
+    );
     assert_eq!(board.mode(), Mode::Members);
-    let stranger = Sight { user: None, all: false };
+    let stranger = Sight {
+        user: None,
+        all: false,
+    };
     let (state, _) = board.state(Mode::Members, &stranger, &|_, _| None);
     assert_eq!((state.count, state.members.len()), (Some(10), 10));
     let (sample, _) = board.state(Mode::Count, &stranger, &|_, _| None);
@@ -285,7 +322,10 @@ fn a_state_is_known_by_its_digest() {
     let mut board = Board::new(config(), true);
     board.set_complete(true);
     crowd(&mut board, 0..3);
-    let stranger = Sight { user: None, all: false };
+    let stranger = Sight {
+        user: None,
+        all: false,
+    };
     let (state, _) = board.state(Mode::Members, &stranger, &|_, _| None);
     assert!(state.known(Some(state.digest)));
     assert!(!state.known(None));

@@ -159,7 +159,9 @@ impl TopicHub {
         });
         member.seen = seen;
         let asked = member.waiting.take();
-        let known = asked.as_ref().is_some_and(|asked| state.known(asked.digest));
+        let known = asked
+            .as_ref()
+            .is_some_and(|asked| state.known(asked.digest));
         let r#ref = asked.and_then(|asked| asked.r#ref);
         member.outbox.state(member.slot, state, r#ref, known);
     }
@@ -173,7 +175,9 @@ impl TopicHub {
         };
         {
             let mut inner = lock(&self.inner);
-            inner.board.replace(&picture.items, |_| None, clock::wall_ms());
+            inner
+                .board
+                .replace(&picture.items, |_| None, clock::wall_ms());
             inner.board.set_complete(picture.complete);
             inner.ready = true;
             let ids: Vec<_> = inner.watchers.keys().copied().collect();

@@ -145,4 +145,44 @@ impl LastSeen {
     pub fn rfc3339(self) -> String {
         time::format(self.at)
     }
+
+    /// How long ago, for people: `just now`, `5 minutes ago`, `3 days ago`.
+    #[must_use]
+    pub fn ago(self) -> String {
+        ago(self.ago_s)
+    }
+}
+
+/// So many seconds ago, for people.
+#[must_use]
+pub fn ago(seconds: u64) -> String {
+    let (count, unit) = match seconds {
+        0..60 => return "just now".to_owned(),
+        60..3600 => (seconds / 60, "minute"),
+        3600..86_400 => (seconds / 3600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural} ago")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ago;
+
+    #[test]
+    fn times_for_people() {
+        let told = [
+            (0, "just now"),
+            (59, "just now"),
+            (60, "1 minute ago"),
+            (5 * 60 + 59, "5 minutes ago"),
+            (3600, "1 hour ago"),
+            (86_399, "23 hours ago"),
+            (3 * 86_400, "3 days ago"),
+        ];
+        for (seconds, text) in told {
+            assert_eq!(ago(seconds), text);
+        }
+    }
 }

@@ -20,18 +20,24 @@ use crate::{
 async fn crowd(stage: &Stage, numbers: std::ops::Range<usize>, here: bool) -> Result<()> {
     let room = here.then_some("lobby");
     let beats = numbers.map(|n| stage.beat_body(&format!("crowd-{n:04}"), room));
-    stage.beats(&json!({"beats": beats.collect::<Vec<_>>()})).await
+    stage
+        .beats(&json!({"beats": beats.collect::<Vec<_>>()}))
+        .await
 }
 
 pub(super) async fn count_mode(stage: &Stage) -> Result<()> {
     let name = "room:lobby";
-    let mut watcher = stage.watch_at(Side::B, "wanda", &[name], Mode::Count).await?;
+    let mut watcher = stage
+        .watch_at(Side::B, "wanda", &[name], Mode::Count)
+        .await?;
     crowd(stage, 0..30, true).await?;
     watcher.counted(name, 30).await?;
     crowd(stage, 0..5, false).await?;
     watcher.counted(name, 25).await?;
     ensure!(watcher.unasked(name)? == 0, "only numbers are told");
-    let mut newcomer = stage.watch_unsynced(Side::A, "nora", &[name], Mode::Count).await?;
+    let mut newcomer = stage
+        .watch_unsynced(Side::A, "nora", &[name], Mode::Count)
+        .await?;
     let (mode, _) = newcomer.synced(name).await?;
     ensure!(mode == Mode::Count, "{mode:?}");
     newcomer.counted(name, 25).await?;
@@ -47,11 +53,15 @@ pub(super) async fn ladder(stage: &Stage) -> Result<()> {
     let mut watcher = stage.watch("wanda", &[name]).await?;
     crowd(stage, 0..INTERVAL_ABOVE, true).await?;
     let mut known = BTreeMap::new();
-    watcher.converge(name, &mut known, |k| k.len() == INTERVAL_ABOVE).await?;
+    watcher
+        .converge(name, &mut known, |k| k.len() == INTERVAL_ABOVE)
+        .await?;
     crowd(stage, INTERVAL_ABOVE..INTERVAL_ABOVE + 10, true).await?;
     watcher.mode(name, Mode::Interval).await?;
     let all = INTERVAL_ABOVE + 10;
-    watcher.converge(name, &mut known, |k| k.len() == all).await?;
+    watcher
+        .converge(name, &mut known, |k| k.len() == all)
+        .await?;
     crowd(stage, all..COUNT_ABOVE + 10, true).await?;
     watcher.mode(name, Mode::Count).await?;
     let many = u64::try_from(COUNT_ABOVE + 10)?;
@@ -66,11 +76,15 @@ pub(super) async fn ladder(stage: &Stage) -> Result<()> {
     crowd(stage, low..down - 5, false).await?;
     watcher.mode(name, Mode::Members).await?;
     // A newcomer sees just those who are there.
-    let mut newcomer = stage.watch_unsynced(Side::A, "nora", &[name], Mode::Members).await?;
+    let mut newcomer = stage
+        .watch_unsynced(Side::A, "nora", &[name], Mode::Members)
+        .await?;
     let (mode, _) = newcomer.synced(name).await?;
     ensure!(mode == Mode::Members, "{mode:?}");
     let mut known = BTreeMap::new();
-    newcomer.converge(name, &mut known, |k| k.len() == low).await
+    newcomer
+        .converge(name, &mut known, |k| k.len() == low)
+        .await
 }
 
 const STORM: usize = 100;
@@ -103,7 +117,9 @@ pub(super) async fn storm(stage: &Arc<Stage>) -> Result<()> {
         watchers.spawn(async move {
             tokio::time::sleep(std::time::Duration::from_millis(40 * n)).await;
             let user = format!("wanda-{n}");
-            let mut watcher = stage.watch_unsynced(Side::B, &user, &[name], Mode::Members).await?;
+            let mut watcher = stage
+                .watch_unsynced(Side::B, &user, &[name], Mode::Members)
+                .await?;
             let mut known = BTreeMap::new();
             let same = |known: &BTreeMap<UserId, Arc<Item>>| {
                 known.len() == right.len() && known.keys().all(|k| right.contains(k.as_str()))
@@ -121,7 +137,9 @@ pub(super) async fn storm(stage: &Arc<Stage>) -> Result<()> {
     for result in tasks.join_all().await {
         result?;
     }
-    stage.beats(&json!({"beats": [stage.beat_body("zz-end", Some("lobby"))]})).await?;
+    stage
+        .beats(&json!({"beats": [stage.beat_body("zz-end", Some("lobby"))]}))
+        .await?;
     for result in watchers.join_all().await {
         result?;
     }

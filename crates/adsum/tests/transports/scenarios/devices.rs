@@ -20,7 +20,10 @@ pub(super) async fn two_devices(stage: &Stage) -> Result<()> {
     let laptop = stage.arrive(Plan::of("ann").room("lobby")).await?;
     watcher.joined("room:lobby", "ann").await?;
     watcher.joined("user:ann", "ann").await?;
-    let phone = Plan::of("ann").device("phone", "mobile").room("lobby").at(Side::B);
+    let phone = Plan::of("ann")
+        .device("phone", "mobile")
+        .room("lobby")
+        .at(Side::B);
     let phone = stage.arrive(phone).await?;
     let item = watcher.updated("room:lobby", "ann").await?;
     ensure!(kinds(&item) == ["mobile", "web"], "{item:?}");
@@ -44,7 +47,9 @@ pub(super) async fn same_device_twice(stage: &Stage) -> Result<()> {
     let mut watcher = stage.watch("wanda", &["room:lobby"]).await?;
     let older = stage.arrive(Plan::of("ann").room("lobby")).await?;
     watcher.joined("room:lobby", "ann").await?;
-    let newer = stage.arrive(Plan::of("ann").room("lobby").at(Side::B)).await?;
+    let newer = stage
+        .arrive(Plan::of("ann").room("lobby").at(Side::B))
+        .await?;
     match &older {
         Actor::Connected(client, _) => {
             let reason = soon("the older is told", client.ended()).await?;
@@ -119,4 +124,3 @@ async fn connected(client: &Client, events: &mut adsum_client::Events) -> Result
         other => bail!("{other:?}"),
     }
 }
-

@@ -19,11 +19,16 @@ pub(super) async fn invisible(stage: &Stage) -> Result<()> {
     let me = stage.http(Side::B, stage.token("ann")?);
     let truth = me.get("/v1/users/ann").await?.ok()?.json()?;
     ensure!(truth["status"] == "invisible", "{truth}");
-    let mut told = me.events("topic=user:ann&topic=room:lobby").await?;
-    for _ in topics {
-        let state = soon("their own state", told.recv()).await?.context("ended")?;
-        let own = state.data.contains("\"user\":\"ann\",\"status\":\"invisible\"");
-        ensure!(own, "{}", state.data);
+    for topic in topics {
+        let mut told = me.events(&format!("topic={topic}")).await?;
+        loop {
+            let event = soon("their own truth", told.recv())
+                .await?
+                .context("ended")?;
+            if event.data.contains(r#""user":"ann","status":"invisible""#) {
+                break;
+            }
+        }
     }
     let other = stage.http(Side::B, stage.token("wanda")?);
     let seen = other.get("/v1/users/ann").await?.ok()?.json()?;
@@ -43,9 +48,17 @@ pub(super) async fn invisible(stage: &Stage) -> Result<()> {
         let left = watcher.left(topic, "ann", Reason::Leave).await?;
         ensure!(left.last_seen.is_some_and(|at| at.ago_s() < 30), "{left:?}");
     }
+    let last_seen = async || {
+        let told = other.get("/v1/users/ann/last_seen").await?.ok()?.json()?;
+        anyhow::Ok(told["last_seen"].as_str().map(str::to_owned))
+    };
+    let frozen = last_seen().await?;
+    ensure!(frozen.is_some(), "they were seen before");
     ann.set_meta(Some("1")).await?;
     ann.leave().await?;
     stage.mark(&mut watcher, "room:lobby").await?;
+    let after = last_seen().await?;
+    ensure!(after == frozen, "last seen was {frozen:?} and is {after:?}");
     let count = other.get("/v1/rooms/lobby/count").await?.ok()?.json()?;
     ensure!(count["count"] == 2, "the two marks: {count}");
     ensure!(watcher.unasked("user:ann")? == 0, "something was told");

@@ -67,7 +67,10 @@ pub(super) async fn timeout(stage: &Stage) -> Result<()> {
     gone(&mut watcher, Reason::Timeout).await?;
     let took = began.elapsed();
     stage.world.note("timeout told", took);
-    ensure!(took >= TTL - HEARTBEAT - HEARTBEAT / 5, "too early: {took:?}");
+    ensure!(
+        took >= TTL - HEARTBEAT - HEARTBEAT / 5,
+        "too early: {took:?}"
+    );
     ensure!(took < TTL + SLACK, "too late: {took:?}");
     Ok(())
 }

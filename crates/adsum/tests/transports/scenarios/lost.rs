@@ -38,11 +38,13 @@ pub(super) async fn node_lost(world: &Arc<World>) -> Result<()> {
         }
         let took = began.elapsed();
         world.note("lost gateway told", took);
-        ensure!(took < HOLDER_TTL + Duration::from_secs(4), "too late: {took:?}");
+        ensure!(
+            took < HOLDER_TTL + Duration::from_secs(4),
+            "too late: {took:?}"
+        );
         soon("back elsewhere", bea.client()?.online()).await??;
         bea.set_meta(Some("1")).await?;
         watcher.updated("room:lobby", "bea").await?;
     }
-    world.print_notes();
     Ok(())
 }

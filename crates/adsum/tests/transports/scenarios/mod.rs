@@ -11,7 +11,7 @@ mod ways;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::{
     run::{Scenario, run},
@@ -71,11 +71,9 @@ async fn in_one_process() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_cluster() -> Result<()> {
     let world = Arc::new(World::cluster("cluster").await?);
-    let both = run(&world, SCENARIOS).await;
-    let lost = lost::node_lost(&world).await;
-    let walked = crate::privacy::walk(world.clone()).await;
-    both?;
-    lost?;
-    walked?;
+    let all = run(&world, SCENARIOS).await;
+    let walked = crate::privacy::walk(world.clone()).await.context("privacy");
+    let lost = lost::node_lost(&world).await.context("node-lost");
+    all.and(walked).and(lost)?;
     kicks_are_prompt(&world)
 }

@@ -91,11 +91,14 @@ async fn connection_ends(stage: &Stage) -> Result<()> {
     let events = own.ended().await?;
     let told = events.iter().any(|e| matches!(e, Event::Expiring { .. }));
     ensure!(told, "it was not told ahead: {events:?}");
-    watcher.left("room:lobby", "ann", Reason::Disconnect).await?;
+    watcher
+        .left("room:lobby", "ann", Reason::Disconnect)
+        .await?;
     // By hand: the number, and a token that has ended is not let in again.
     let ended = short(stage, "ann", 0)?;
     let mut raw = Raw::open(stage.wire, stage.address(Side::A)).await?;
-    raw.send("hello", ClientBody::Hello(Box::new(hello(&ended)))).await?;
+    raw.send("hello", ClientBody::Hello(Box::new(hello(&ended))))
+        .await?;
     let problem = raw.refusal().await?;
     ensure!(problem.code == "token_expired", "{problem:?}");
     let number = raw.closed().await?;
@@ -108,10 +111,16 @@ async fn watching_ends(stage: &Stage) -> Result<()> {
     let token = short(stage, "wanda", 4)?;
     let topics = ["room:lobby"];
     let mut watcher = match stage.wire {
-        Wire::Sse => stage.sse(Side::B, "wanda", token, &topics, Mode::Members).await?,
+        Wire::Sse => {
+            stage
+                .sse(Side::B, "wanda", token, &topics, Mode::Members)
+                .await?
+        }
         _ => {
             let mode = Mode::Members;
-            stage.grpc_watch(Side::B, "wanda", &token, &topics, mode).await?
+            stage
+                .grpc_watch(Side::B, "wanda", &token, &topics, mode)
+                .await?
         }
     };
     watcher.synced("room:lobby").await?;
@@ -134,7 +143,8 @@ pub(super) async fn rate_limit(stage: &Stage) -> Result<()> {
     let wish = hello(&stage.token("ann")?);
     let mut raw = Raw::welcomed(stage.wire, stage.address(Side::A), wish).await?;
     for n in 0..12 {
-        raw.send(&format!("beat-{n}"), ClientBody::Heartbeat).await?;
+        raw.send(&format!("beat-{n}"), ClientBody::Heartbeat)
+            .await?;
     }
     let mut wait = None;
     for n in 0..12 {
@@ -182,7 +192,10 @@ async fn grpc_rate(stage: &Stage) -> Result<()> {
     let mut wait = None;
     for _ in 0..12 {
         if let Err(status) = client.get(ask()?).await {
-            ensure!(status.code() == tonic::Code::ResourceExhausted, "{status:?}");
+            ensure!(
+                status.code() == tonic::Code::ResourceExhausted,
+                "{status:?}"
+            );
             let after = status.metadata().get("retry-after-ms");
             wait = after.and_then(|ms| ms.to_str().ok()?.parse::<u64>().ok());
         }
@@ -230,8 +243,12 @@ pub(super) async fn forbidden(stage: &Stage) -> Result<()> {
         meta: None,
     };
     raw.send("open", ClientBody::Join(open)).await?;
-    ensure!(raw.answer("open").await? == ServerBody::Ack, "the open room");
-    raw.send("look", ClientBody::Watch(watch("room:open")?)).await?;
+    ensure!(
+        raw.answer("open").await? == ServerBody::Ack,
+        "the open room"
+    );
+    raw.send("look", ClientBody::Watch(watch("room:open")?))
+        .await?;
     let state = raw.answer("look").await?;
     ensure!(matches!(state, ServerBody::PresenceState(_)), "{state:?}");
     // In a hello it is the hello that is refused.
@@ -250,18 +267,38 @@ pub(super) async fn forbidden(stage: &Stage) -> Result<()> {
 
 async fn http_forbidden(stage: &Stage, token: String) -> Result<()> {
     let http = stage.http(Side::A, token);
-    for path in ["/v1/rooms/secret", "/v1/rooms/secret/count", "/v1/tenant/members"] {
+    for path in [
+        "/v1/rooms/secret",
+        "/v1/rooms/secret/count",
+        "/v1/tenant/members",
+    ] {
         let reply = http.get(path).await?;
-        ensure!(reply.status == 403 && reply.code() == "forbidden", "{}", reply.text());
+        ensure!(
+            reply.status == 403 && reply.code() == "forbidden",
+            "{}",
+            reply.text()
+        );
     }
     let beat = json!({"device": "d", "conn": 1, "rooms": ["secret"]});
     let reply = http.post("/v1/heartbeat", &beat).await?;
-    ensure!(reply.status == 403 && reply.code() == "forbidden", "{}", reply.text());
+    ensure!(
+        reply.status == 403 && reply.code() == "forbidden",
+        "{}",
+        reply.text()
+    );
     let beat = json!({"device": "d", "conn": 1, "user": "bob"});
     let reply = http.post("/v1/heartbeat", &beat).await?;
-    ensure!(reply.status == 403 && reply.code() == "forbidden", "{}", reply.text());
+    ensure!(
+        reply.status == 403 && reply.code() == "forbidden",
+        "{}",
+        reply.text()
+    );
     let reply = http.delete("/v1/users/bob/sessions").await?;
-    ensure!(reply.status == 403 && reply.code() == "forbidden", "{}", reply.text());
+    ensure!(
+        reply.status == 403 && reply.code() == "forbidden",
+        "{}",
+        reply.text()
+    );
     let refused = http.events("topic=room:secret").await.err();
     let refused = refused.map(|e| e.to_string());
     ensure!(refused.as_deref() == Some("403: forbidden"), "{refused:?}");
@@ -271,10 +308,17 @@ async fn http_forbidden(stage: &Stage, token: String) -> Result<()> {
 
 async fn grpc_forbidden(stage: &Stage, token: &str) -> Result<()> {
     let mode = Mode::Members;
-    let watched = stage.grpc_watch(Side::A, "ann", token, &["room:secret"], mode).await;
-    let refused = watched.err().and_then(|e| e.downcast::<tonic::Status>().ok());
+    let watched = stage
+        .grpc_watch(Side::A, "ann", token, &["room:secret"], mode)
+        .await;
+    let refused = watched
+        .err()
+        .and_then(|e| e.downcast::<tonic::Status>().ok());
     let refused = refused.context("it was let in")?;
-    ensure!(refused.code() == tonic::Code::PermissionDenied, "{refused:?}");
+    ensure!(
+        refused.code() == tonic::Code::PermissionDenied,
+        "{refused:?}"
+    );
     let code = refused.metadata().get("adsum-code");
     ensure!(code.is_some_and(|code| code == "forbidden"), "{refused:?}");
     let mut client = grpc(&stage.http(Side::A, token.to_owned())).await?;
@@ -284,6 +328,9 @@ async fn grpc_forbidden(stage: &Stage, token: &str) -> Result<()> {
     };
     let refused = client.disconnect(with_token(request, token)?).await.err();
     let refused = refused.context("it was let in")?;
-    ensure!(refused.code() == tonic::Code::PermissionDenied, "{refused:?}");
+    ensure!(
+        refused.code() == tonic::Code::PermissionDenied,
+        "{refused:?}"
+    );
     Ok(())
 }

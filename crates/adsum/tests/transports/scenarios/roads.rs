@@ -41,7 +41,9 @@ pub(super) async fn linger(stage: &Stage) -> Result<()> {
 pub(super) async fn resume(stage: &Stage) -> Result<()> {
     let name = "room:lobby";
     let _ann = stage.arrive(Plan::of("ann").room("lobby")).await?;
-    let _bob = stage.arrive(Plan::of("bob").room("lobby").meta("1")).await?;
+    let _bob = stage
+        .arrive(Plan::of("bob").room("lobby").meta("1"))
+        .await?;
     let builder = Client::builder()
         .transport(stage.wire.transport())
         .timing(timing())
@@ -52,7 +54,9 @@ pub(super) async fn resume(stage: &Stage) -> Result<()> {
     let mut watcher = Watcher::of_client("wanda", client.clone(), events);
     let before = endpoint(&mut watcher).await?;
     let mut known = std::collections::BTreeMap::new();
-    watcher.converge(name, &mut known, |known| known.len() == 2).await?;
+    watcher
+        .converge(name, &mut known, |known| known.len() == 2)
+        .await?;
     // A state that was not complete is asked for again; only then is there something to resume.
     while !client.view(&topic(name)?).is_some_and(|view| view.complete) {
         watcher.synced(name).await?;
@@ -65,7 +69,10 @@ pub(super) async fn resume(stage: &Stage) -> Result<()> {
             other => bail!("{other:?}"),
         }
     };
-    ensure!(stage.endpoint(Side::A) == stage.endpoint(Side::B) || after != before, "{after}");
+    ensure!(
+        stage.endpoint(Side::A) == stage.endpoint(Side::B) || after != before,
+        "{after}"
+    );
     while !watcher.synced(name).await?.1 {}
     ensure!(watcher.unasked(name)? == 0, "who stayed is told again");
     // The same by hand, and with a digest that fits nothing.
@@ -110,4 +117,3 @@ async fn first_state(stage: &Stage, digest: Digest) -> Result<PresenceState> {
         }
     }
 }
-

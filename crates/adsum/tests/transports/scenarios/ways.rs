@@ -10,8 +10,12 @@ use crate::{
 
 pub(super) async fn join(stage: &Stage) -> Result<()> {
     let began = now_ms();
-    let mut watcher = stage.watch("wanda", &["room:lobby", "user:ann", "tenant"]).await?;
-    let plan = Plan::of("ann").device("laptop", "desktop").meta(r#"{"name":"Ann"}"#);
+    let mut watcher = stage
+        .watch("wanda", &["room:lobby", "user:ann", "tenant"])
+        .await?;
+    let plan = Plan::of("ann")
+        .device("laptop", "desktop")
+        .meta(r#"{"name":"Ann"}"#);
     let ann = stage.arrive(plan).await?;
     for topic in ["user:ann", "tenant"] {
         let item = watcher.joined(topic, "ann").await?;
@@ -20,7 +24,10 @@ pub(super) async fn join(stage: &Stage) -> Result<()> {
         ensure!(kinds == ["desktop"], "{item:?}");
         let about = item.meta.as_ref().map(|meta| meta.as_str());
         ensure!(about == Some(r#"{"name":"Ann"}"#), "{item:?}");
-        ensure!((began - 1000..now_ms() + 1000).contains(&item.since), "{item:?}");
+        ensure!(
+            (began - 1000..now_ms() + 1000).contains(&item.since),
+            "{item:?}"
+        );
     }
     ann.join("lobby", Some(r#"{"team":"red"}"#)).await?;
     let item = watcher.joined("room:lobby", "ann").await?;
@@ -32,8 +39,14 @@ pub(super) async fn join(stage: &Stage) -> Result<()> {
     ann.join("lobby", None).await?;
     let again = watcher.joined("room:lobby", "ann").await?;
     let about = again.meta.as_ref().map(|meta| meta.as_str());
-    ensure!(about == Some(r#"{"name":"Ann"}"#), "no meta in the room: {again:?}");
-    ensure!(again.v > item.v && again.since >= item.since, "{item:?} {again:?}");
+    ensure!(
+        about == Some(r#"{"name":"Ann"}"#),
+        "no meta in the room: {again:?}"
+    );
+    ensure!(
+        again.v > item.v && again.since >= item.since,
+        "{item:?} {again:?}"
+    );
     // Rooms are no business of those who watch the person or the tenant.
     ann.set_activity(Activity::Away).await?;
     for topic in ["user:ann", "tenant", "room:lobby"] {
@@ -86,7 +99,10 @@ pub(super) async fn update(stage: &Stage) -> Result<()> {
     ann.set_activity(Activity::Online).await?;
     ann.set_meta(None).await?;
     let item = watcher.updated("user:ann", "ann").await?;
-    ensure!(item.meta.is_none() && item.status == Status::Online, "{item:?}");
+    ensure!(
+        item.meta.is_none() && item.status == Status::Online,
+        "{item:?}"
+    );
     ann.join("lobby", None).await?;
     let item = watcher.updated("room:lobby", "ann").await?;
     ensure!(item.meta.is_none(), "{item:?}");

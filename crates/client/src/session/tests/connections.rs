@@ -37,7 +37,10 @@ fn replaced_by_an_own_hello_whose_answer_was_lost_comes_back() {
     assert_eq!(desk.session.lost(replaced()), Verdict::LATER);
     let third = desk.hello();
     desk.welcome(&third);
-    assert_eq!(desk.session.lost(replaced()), Verdict::End(EndReason::Replaced));
+    assert_eq!(
+        desk.session.lost(replaced()),
+        Verdict::End(EndReason::Replaced)
+    );
 }
 
 #[test]
