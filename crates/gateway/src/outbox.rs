@@ -2,17 +2,21 @@
 //! is never dropped for it: of each topic only the newest word on each person waits, and past a
 //! bound the topic's whole state takes the place of what waited.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use adsum_core::{UserId, hold::Word};
+use adsum_core::{Topic, UserId, hold::Word};
 use adsum_proto::client::{Close, Encoding, Ref, frame::ServerFrame};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use crate::hub::{Delivery, Entry, TopicHub, TopicState};
+use crate::hub::{Delivery, Entry, TopicState};
 
 /// The number of a watched topic in an outbox.
 pub(crate) type SlotId = u64;
@@ -25,6 +29,15 @@ const TOPICS_TOGETHER: usize = 10;
 
 /// Bytes that are encoded ahead of a socket.
 const BATCH_BYTES: usize = 64 * 1024;
+
+/// What is watched: tells its state again when too much has waited.
+pub(crate) trait Watched: fmt::Debug + Send + Sync {
+    /// Its name.
+    fn topic(&self) -> &Topic;
+
+    /// Puts the state into the outbox of this watcher.
+    fn restate(&self, watcher: u64);
+}
 
 /// Bounds of an outbox.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +79,7 @@ enum Out {
 
 #[derive(Debug)]
 struct Waiting {
-    topic: Arc<TopicHub>,
+    topic: Arc<dyn Watched>,
     watcher: u64,
     offset: u64,
     deliveries: Vec<Arc<Delivery>>,
@@ -82,8 +95,8 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) frames: Vec<Bytes>,
-    /// Topics whose state is to be fetched: see [`TopicHub::restate`].
-    pub(crate) dirty: Vec<(Arc<TopicHub>, u64)>,
+    /// Topics whose state is to be fetched: see [`Watched::restate`].
+    pub(crate) dirty: Vec<(Arc<dyn Watched>, u64)>,
     /// After the frames, the connection is closed for this reason.
     pub(crate) close: Option<Close>,
 }
@@ -149,7 +162,7 @@ impl Outbox {
         }
     }
 
-    pub(crate) fn add(&self, topic: Arc<TopicHub>, watcher: u64) -> SlotId {
+    pub(crate) fn add(&self, topic: Arc<dyn Watched>, watcher: u64) -> SlotId {
         let mut inner = self.lock();
         let slot = inner.next_slot;
         inner.next_slot += 1;
@@ -305,7 +318,7 @@ impl Inner {
     ) -> Option<Bytes> {
         let waiting = self.topics.get_mut(&slot)?;
         waiting.offset += 1;
-        let (topic, offset) = (&waiting.topic.key.1, waiting.offset);
+        let (topic, offset) = (waiting.topic.topic(), waiting.offset);
         Some(if known {
             state.unchanged(encoding, topic, r#ref, offset)
         } else {
@@ -318,7 +331,7 @@ impl Inner {
         slot: SlotId,
         turn: u64,
         encoding: Encoding,
-        dirty: &mut Vec<(Arc<TopicHub>, u64)>,
+        dirty: &mut Vec<(Arc<dyn Watched>, u64)>,
     ) -> Option<Bytes> {
         let waiting = self.topics.get_mut(&slot)?;
         if waiting.turn != turn {
@@ -329,14 +342,16 @@ impl Inner {
             dirty.push((Arc::clone(&waiting.topic), waiting.watcher));
             return None;
         }
+        // All of it goes now, whatever is left of it in one diff.
+        self.entries -= waiting.entries;
         if waiting.deliveries.len() > 1 {
             waiting.merge();
         }
         let delivery = waiting.deliveries.pop();
-        self.entries -= waiting.clear();
+        waiting.clear();
         let delivery = delivery.filter(|d| !d.entries.is_empty() || d.count.is_some())?;
         waiting.offset += 1;
-        Some(delivery.frame(encoding, &waiting.topic.key.1, waiting.offset))
+        Some(delivery.frame(encoding, waiting.topic.topic(), waiting.offset))
     }
 }
 

@@ -22,8 +22,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::{feed::Feed, outbox::Outbox, sight::Sight};
 
-pub(crate) use told::{Delivery, Entry, TopicState};
-pub(crate) use topic::TopicHub;
+use topic::TopicHub;
+
+#[cfg(test)]
+pub(crate) use told::Told;
+pub(crate) use told::{Delivery, Entry, Gone, TopicState};
 
 /// How topics are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(super) fn new(item: Arc<Item>) -> Arc<Self> {
+    pub(crate) fn new(item: Arc<Item>) -> Arc<Self> {
         Arc::new(Self {
             item,
             pieces: PerEncoding::default(),
@@ -73,7 +73,7 @@ impl Gone {
     }
 
     /// Of somebody who is there, but hides from now on: as if they had said goodbye.
-    pub(super) fn hidden(item: &Item, now_ms: u64) -> Arc<Self> {
+    pub(crate) fn hidden(item: &Item, now_ms: u64) -> Arc<Self> {
         let left = Left {
             user: item.user.clone(),
             reason: Some(Reason::Leave),
@@ -158,7 +158,7 @@ pub(crate) struct TopicState {
 }
 
 impl TopicState {
-    pub(super) fn new(
+    pub(crate) fn new(
         mode: Mode,
         complete: bool,
         members: Vec<Arc<Told>>,

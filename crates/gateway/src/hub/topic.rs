@@ -16,7 +16,7 @@ use super::{Asked, HubConfig, Watcher, board::Board, lock};
 use crate::{
     clock,
     feed::{Feed, TopicEvent, Watch},
-    outbox::{Outbox, SlotId},
+    outbox::{Outbox, SlotId, Watched},
     sight::Sight,
 };
 
@@ -54,6 +54,19 @@ struct Member {
     waiting: Option<Asked>,
 }
 
+impl Watched for TopicHub {
+    fn topic(&self) -> &Topic {
+        &self.key.1
+    }
+
+    fn restate(&self, watcher: u64) {
+        let mut inner = lock(&self.inner);
+        if inner.ready {
+            self.settle(&mut inner, watcher);
+        }
+    }
+}
+
 impl TopicHub {
     pub(super) fn new(key: (TenantId, Topic), feed: Feed, config: HubConfig) -> Arc<Self> {
         let counted = !matches!(key.1, Topic::User(_));
@@ -77,7 +90,7 @@ impl TopicHub {
         let mut inner = lock(&self.inner);
         let id = inner.next_id;
         inner.next_id += 1;
-        let slot = watcher.outbox.add(Arc::clone(self), id);
+        let slot = watcher.outbox.add(Arc::<Self>::clone(self), id);
         let member = Member {
             outbox: watcher.outbox,
             slot,
@@ -126,14 +139,6 @@ impl TopicHub {
         if let Some(member) = inner.watchers.get_mut(&id) {
             member.sight = sight;
         }
-        if inner.ready {
-            self.settle(&mut inner, id);
-        }
-    }
-
-    /// A watcher whose outbox was too full gets the state in place of what was dropped.
-    pub(crate) fn restate(&self, id: u64) {
-        let mut inner = lock(&self.inner);
         if inner.ready {
             self.settle(&mut inner, id);
         }

@@ -27,6 +27,7 @@ pub(super) async fn node_lost(world: &Arc<World>) -> Result<()> {
         watcher.joined("room:lobby", "bea").await?;
         scenes.push((stage, watcher, ann, bea));
     }
+    println!("  node-lost: {} ways to watch", scenes.len());
     let began = Instant::now();
     world.lose_gateway()?;
     for (stage, watcher, _ann, bea) in &mut scenes {
@@ -37,7 +38,7 @@ pub(super) async fn node_lost(world: &Arc<World>) -> Result<()> {
             other => bail!("{}: {other:?}", stage.wire.ending()),
         }
         let took = began.elapsed();
-        world.note("lost gateway told", took);
+        println!("    {}: told after {took:?}", stage.wire.ending());
         ensure!(
             took < HOLDER_TTL + Duration::from_secs(4),
             "too late: {took:?}"

@@ -1,0 +1,243 @@
+//! A client that reads what comes out, however slowly, and whatever was thrown together meanwhile,
+//! ends up with the truth, without gaps.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use adsum_core::{Item, Kind, RoomId, Status, Topic, UserId, Version, Visibility};
+use adsum_proto::client::{
+    Close, Encoding, Mode, Ref,
+    frame::{ServerBody, ServerFrame},
+};
+use proptest::prelude::*;
+
+use super::{Bounds, Outbox, SlotId, Watched};
+use crate::hub::{Delivery, Entry, Gone, Told, TopicState};
+
+#[derive(Debug)]
+struct Room(Topic);
+
+impl Watched for Room {
+    fn topic(&self) -> &Topic {
+        &self.0
+    }
+
+    fn restate(&self, _watcher: u64) {}
+}
+
+const BOUNDS: Bounds = Bounds {
+    answers: 50,
+    entries: 100,
+};
+
+fn room() -> Arc<Room> {
+    Arc::new(Room(Topic::Room(RoomId::new("lobby").unwrap())))
+}
+
+fn told(user: u8, seq: u64) -> Arc<Told> {
+    Told::new(Arc::new(Item {
+        user: UserId::new(format!("u{user}")).unwrap(),
+        status: Status::Online,
+        devices: vec![Kind::default()],
+        meta: None,
+        since: 1,
+        v: Version { epoch: 1, seq },
+        visibility: Visibility::Everyone,
+        contacts: 0,
+        frozen_at: 0,
+    }))
+}
+
+/// What the hub knows, and what the client makes of the frames.
+struct World {
+    outbox: Arc<Outbox>,
+    slot: SlotId,
+    truth: BTreeMap<u8, Arc<Told>>,
+    knows: BTreeMap<String, Version>,
+    offset: u64,
+    seq: u64,
+}
+
+impl World {
+    fn new(encoding: Encoding) -> Self {
+        let outbox = Outbox::new(encoding, BOUNDS);
+        let slot = outbox.add(room(), 0);
+        let mut world = Self {
+            outbox,
+            slot,
+            truth: BTreeMap::new(),
+            knows: BTreeMap::new(),
+            offset: 0,
+            seq: 0,
+        };
+        world.state(None);
+        world
+    }
+
+    fn state(&mut self, r#ref: Option<Ref>) {
+        let members: Vec<_> = self.truth.values().cloned().collect();
+        let count = Some(members.len() as u64);
+        let state = TopicState::new(Mode::Members, true, members, count);
+        self.outbox.state(self.slot, Arc::new(state), r#ref, false);
+    }
+
+    fn put(&mut self, user: u8) {
+        self.seq += 1;
+        let told = told(user, self.seq);
+        let known = self.truth.insert(user, Arc::clone(&told)).is_some();
+        self.tell(match known {
+            true => Entry::Update(told),
+            false => Entry::Join(told),
+        });
+    }
+
+    fn remove(&mut self, user: u8) {
+        if let Some(told) = self.truth.remove(&user) {
+            self.tell(Entry::Leave(Gone::hidden(&told.item, 0)));
+        }
+    }
+
+    fn tell(&mut self, entry: Entry) {
+        let count = Some(self.truth.len() as u64);
+        let delivery = Delivery::new(vec![entry], count);
+        self.outbox.tell(self.slot, Arc::new(delivery));
+    }
+
+    /// The socket takes one batch; `false` if there is none.
+    fn read(&mut self) -> bool {
+        let batch = self.outbox.take();
+        let some = !batch.frames.is_empty() || !batch.dirty.is_empty();
+        for frame in batch.frames {
+            let frame = self.outbox.encoding().decode_server(frame).unwrap();
+            self.hear(frame);
+        }
+        if !batch.dirty.is_empty() {
+            self.state(None);
+        }
+        some
+    }
+
+    fn hear(&mut self, frame: ServerFrame) {
+        match frame.body {
+            ServerBody::PresenceState(state) => {
+                assert_eq!(state.offset, self.offset + 1);
+                self.offset = state.offset;
+                let members = state.members.unwrap().members;
+                self.knows = members
+                    .into_iter()
+                    .map(|i| (i.user.to_string(), i.v))
+                    .collect();
+            }
+            ServerBody::PresenceDiff(diff) => {
+                assert_eq!(diff.offset, self.offset + 1);
+                self.offset = diff.offset;
+                for item in diff.joins {
+                    let before = self.knows.insert(item.user.to_string(), item.v);
+                    assert_eq!(before, None, "{} joined twice", item.user);
+                }
+                for item in diff.updates {
+                    let before = self.knows.insert(item.user.to_string(), item.v);
+                    assert!(before < Some(item.v), "{} went back", item.user);
+                }
+                for left in diff.leaves {
+                    assert!(
+                        self.knows.remove(left.user.as_str()).is_some(),
+                        "left twice"
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(mut self) {
+        while self.read() {}
+        let truth = self.truth.values();
+        let truth: BTreeMap<_, _> = truth.map(|t| (t.item.user.to_string(), t.item.v)).collect();
+        assert_eq!(self.knows, truth);
+        let inner = self.outbox.lock();
+        assert_eq!((inner.entries, inner.answers), (0, 0));
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u8),
+    Remove(u8),
+    Read,
+    Ask,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn whoever_reads_at_last_knows_the_truth(
+        steps in prop::collection::vec(prop_oneof![
+            6 => (0..250u8).prop_map(Step::Put),
+            2 => (0..250u8).prop_map(Step::Remove),
+            1 => Just(Step::Read),
+            1 => Just(Step::Ask),
+        ], 1..400),
+        json in any::<bool>(),
+    ) {
+        let encoding = if json { Encoding::Json } else { Encoding::Protobuf };
+        let mut world = World::new(encoding);
+        for step in steps {
+            match step {
+                Step::Put(user) => world.put(user),
+                Step::Remove(user) => world.remove(user),
+                Step::Read => drop(world.read()),
+                Step::Ask => world.state(Ref::new("r").ok()),
+            }
+            let inner = world.outbox.lock();
+            prop_assert!(inner.entries <= BOUNDS.entries + 1);
+        }
+        // Who asks more than it reads is closed: that is another test.
+        if world.outbox.lock().close.is_none() {
+            world.end();
+        }
+    }
+}
+
+#[test]
+fn many_words_on_one_person_are_one() {
+    let mut world = World::new(Encoding::Json);
+    world.put(1);
+    while world.read() {}
+    for _ in 0..10_000 {
+        world.put(1);
+    }
+    assert!(world.outbox.lock().entries <= 128);
+    let batch = world.outbox.take();
+    assert_eq!(batch.frames.len(), 1);
+    let frame = Encoding::Json.decode_server(&batch.frames[0]).unwrap();
+    world.hear(frame);
+    world.end();
+}
+
+#[test]
+fn too_much_becomes_one_state() {
+    let mut world = World::new(Encoding::Json);
+    while world.read() {}
+    for user in 0..=200 {
+        world.put(user);
+    }
+    let batch = world.outbox.take();
+    assert!(batch.frames.is_empty());
+    assert_eq!(batch.dirty.len(), 1);
+    world.state(None);
+    world.end();
+}
+
+#[test]
+fn who_asks_and_does_not_read_is_closed() {
+    let world = World::new(Encoding::Json);
+    for _ in 0..=BOUNDS.answers {
+        world
+            .outbox
+            .answer(&ServerFrame::new(None, ServerBody::Ack));
+    }
+    let batch = world.outbox.take();
+    assert!(batch.frames.is_empty());
+    assert_eq!(batch.close, Some(Close::TooMany));
+}
