@@ -158,7 +158,7 @@ pub(crate) async fn walk(world: Arc<World>) -> Result<()> {
             told.iter()
                 .any(|(_, text)| text.contains(&format!("u-{who}")))
         };
-        HIDDEN.iter().all(|who| seen(&who)) && told.len() >= TOPICS
+        HIDDEN.iter().all(|who| seen(who)) && told.len() >= TOPICS
     })
     .await?;
     reads(&stage, &eyes, true).await?;

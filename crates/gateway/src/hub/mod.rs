@@ -24,9 +24,9 @@ use crate::{feed::Feed, outbox::Outbox, sight::Sight};
 
 use topic::TopicHub;
 
+pub(crate) use told::{Delivery, Entry, TopicState};
 #[cfg(test)]
-pub(crate) use told::Told;
-pub(crate) use told::{Delivery, Entry, Gone, TopicState};
+pub(crate) use told::{Gone, Told};
 
 /// How topics are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
