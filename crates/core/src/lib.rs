@@ -10,6 +10,7 @@ mod limits;
 mod load;
 pub mod membership;
 mod person;
+pub mod plant;
 mod prefs;
 pub mod ring;
 mod roster;

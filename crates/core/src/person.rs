@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Activity, DeviceId, Kind, Meta, Prefs, RoomId, Session, Status, UserId, Version, Visibility,
+    plant::{Plant, planted},
 };
 
 /// A user with at least one session.
@@ -64,7 +65,7 @@ impl Item {
     /// Whether `watcher` may see this person. `contacts` is asked only when a list decides;
     /// it answers whether the watcher is on the list of this version, `false` if not known.
     pub fn visible_to(&self, watcher: Option<&UserId>, contacts: impl FnOnce() -> bool) -> bool {
-        if watcher == Some(&self.user) {
+        if watcher == Some(&self.user) || planted(Plant::LeakyPrivacy) {
             return true;
         }
         if self.status == Status::Invisible {

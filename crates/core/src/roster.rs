@@ -6,7 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Digest, Item, Presence, Reason, UserId, Version, store::Shard};
+use crate::{
+    Digest, Item, Presence, Reason, UserId, Version,
+    plant::{Plant, planted},
+    store::Shard,
+};
 
 /// Somebody who left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,6 +207,7 @@ impl Roster {
         if self
             .known(shard, user)
             .is_some_and(|known| version <= known)
+            && !planted(Plant::OlderStateAccepted)
         {
             return;
         }

@@ -9,7 +9,7 @@ use adsum_core::{TenantId, Topic};
 use adsum_proto::TopicKey;
 
 /// A gateway's stream.
-pub(crate) type StreamId = u64;
+pub type StreamId = u64;
 
 /// Topics to streams.
 #[derive(Default)]

@@ -15,5 +15,8 @@ mod stream;
 mod tail;
 
 pub use config::DispatcherConfig;
+pub use interest::StreamId;
+pub use outlet::{Mark, Next, Outlet};
 pub use service::{Dispatcher, FeedService};
 pub use shards::ShardStatus;
+pub use tail::{News, Routed, Tail};

@@ -9,7 +9,12 @@ use std::{
     },
 };
 
-use adsum_core::{SessionKey, Topic, UserKey, Version, ring::ShardRing, store::Shard};
+use adsum_core::{
+    SessionKey, Topic, UserKey, Version,
+    plant::{Plant, planted},
+    ring::ShardRing,
+    store::Shard,
+};
 use adsum_proto::TopicKey;
 use tokio::sync::Notify;
 
@@ -25,16 +30,18 @@ const KICKED: usize = 1000;
 
 /// How far a shard was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub(crate) version: Version,
-    pub(crate) settling: bool,
+pub struct Mark {
+    /// Everything up to here.
+    pub version: Version,
+    /// Absence means nothing yet.
+    pub settling: bool,
 }
 
 type States = Vec<(Shard, Arc<Routed>)>;
 type Marks = Vec<(Shard, Mark)>;
 
 /// What to send next.
-pub(crate) enum Next {
+pub enum Next {
     /// States in order, then marks.
     Batch(States, Marks),
     /// Ask this shard for parts of these topics, and say when they are sent.
@@ -65,8 +72,9 @@ struct Queue {
 }
 
 /// One gateway's stream, as the shards see it.
-pub(crate) struct Outlet {
-    pub(crate) id: StreamId,
+pub struct Outlet {
+    /// Which stream.
+    pub id: StreamId,
     ring: Arc<ShardRing>,
     limit: usize,
     queue: Mutex<Queue>,
@@ -76,7 +84,9 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    pub(crate) fn new(id: StreamId, ring: Arc<ShardRing>, limit: usize) -> Self {
+    /// For one stream; `limit` states may wait.
+    #[must_use]
+    pub fn new(id: StreamId, ring: Arc<ShardRing>, limit: usize) -> Self {
         Self {
             id,
             ring,
@@ -104,26 +114,36 @@ impl Outlet {
         }
     }
 
+    /// How many states wait, of at most how many.
+    #[must_use]
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.queue().states.len(), self.limit)
+    }
+
     /// Waits until there may be something to send.
-    pub(crate) async fn ready(&self) {
+    pub async fn ready(&self) {
         self.wake.notified().await;
     }
 
-    pub(crate) fn overflows(&self) -> u64 {
+    /// How often all that waited was dropped.
+    #[must_use]
+    pub fn overflows(&self) -> u64 {
         self.overflows.load(Relaxed)
     }
 
     /// Knows these topics from now on.
-    pub(crate) fn know(&self, topics: &[TopicKey]) {
+    pub fn know(&self, topics: &[TopicKey]) {
         self.queue().topics.extend(topics.iter().cloned());
     }
 
-    pub(crate) fn knows(&self, key: &TopicKey) -> bool {
+    /// Whether the gateway asked for this topic.
+    #[must_use]
+    pub fn knows(&self, key: &TopicKey) -> bool {
         self.queue().topics.contains(key)
     }
 
     /// Asks for parts of these topics in all taken shards.
-    pub(crate) fn want_everywhere(&self, topics: &[TopicKey]) {
+    pub fn want_everywhere(&self, topics: &[TopicKey]) {
         let mut queue = self.queue();
         for shard in queue.taken.clone() {
             let here = topics.iter().filter(|t| self.concerns(t, shard)).cloned();
@@ -133,7 +153,8 @@ impl Outlet {
         self.wake.notify_one();
     }
 
-    pub(crate) fn forget(&self, topics: &[TopicKey]) {
+    /// The gateway has dropped these topics.
+    pub fn forget(&self, topics: &[TopicKey]) {
         let gone: HashSet<_> = topics.iter().collect();
         let mut queue = self.queue();
         queue.topics.retain(|t| !gone.contains(t));
@@ -144,35 +165,40 @@ impl Outlet {
     }
 
     /// The stream has ended: nothing is kept for it. Answers all its topics.
-    pub(crate) fn close(&self) -> HashSet<TopicKey> {
+    pub fn close(&self) -> HashSet<TopicKey> {
         self.closed.store(true, Relaxed);
         std::mem::take(&mut *self.queue()).topics
     }
 
-    pub(crate) fn closed(&self) -> bool {
+    /// The stream has ended.
+    #[must_use]
+    pub fn closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    pub(crate) fn taken(&self) -> Vec<Shard> {
+    /// The shards that the gateway asked for.
+    #[must_use]
+    pub fn taken(&self) -> Vec<Shard> {
         self.queue().taken.iter().copied().collect()
     }
 
     /// The gateway asked for the shard: topics that it adds from now on have a part there, even
     /// if it is served a little later.
-    pub(crate) fn take(&self, shard: Shard) {
+    pub fn take(&self, shard: Shard) {
         self.queue().taken.insert(shard);
     }
 
     /// The shard is served from now on: parts of `fresh`, or of everything. Not if it was
     /// released meanwhile.
-    pub(crate) fn serve(&self, shard: Shard, fresh: Option<Vec<TopicKey>>) {
+    pub fn serve(&self, shard: Shard, fresh: Option<Vec<TopicKey>>) {
         match fresh {
             Some(fresh) => self.want(shard, fresh),
             None => self.send_whole(shard),
         }
     }
 
-    pub(crate) fn release(&self, shard: Shard) {
+    /// The gateway does not want the shard any more.
+    pub fn release(&self, shard: Shard) {
         let mut queue = self.queue();
         queue.taken.remove(&shard);
         queue.parts.remove(&shard);
@@ -181,7 +207,7 @@ impl Outlet {
     }
 
     /// Every topic's part of the shard is sent (again).
-    pub(crate) fn send_whole(&self, shard: Shard) {
+    pub fn send_whole(&self, shard: Shard) {
         self.whole(&mut self.queue(), shard);
         self.wake.notify_one();
     }
@@ -205,7 +231,7 @@ impl Outlet {
     }
 
     /// A state for this gateway. Past the bound everything that waits is dropped.
-    pub(crate) fn push(&self, shard: Shard, state: &Arc<Routed>) {
+    pub fn push(&self, shard: Shard, state: &Arc<Routed>) {
         if self.closed() {
             return;
         }
@@ -215,16 +241,19 @@ impl Outlet {
             // Freed, not kept for the next flood. Under one lock with what replaces it: a mark
             // that went out in between would vouch for what was dropped.
             queue.states = VecDeque::new();
+            self.overflows.fetch_add(1, Relaxed);
+            if planted(Plant::DroppedStates) {
+                return;
+            }
             for shard in queue.taken.clone() {
                 self.whole(&mut queue, shard);
             }
-            self.overflows.fetch_add(1, Relaxed);
         }
     }
 
     /// A service has closed this session. Past a bound it is not told: the gateway's renewals
     /// will notice.
-    pub(crate) fn kicked(&self, shard: Shard, session: &SessionKey) {
+    pub fn kicked(&self, shard: Shard, session: &SessionKey) {
         let mut queue = self.queue();
         if queue.kicked.len() < KICKED && !self.closed() {
             queue.kicked.push((shard, session.clone()));
@@ -234,14 +263,14 @@ impl Outlet {
     }
 
     /// All states up to here were pushed.
-    pub(crate) fn mark(&self, shard: Shard, mark: Mark) {
+    pub fn mark(&self, shard: Shard, mark: Mark) {
         self.queue().marks.insert(shard, mark);
         self.wake.notify_one();
     }
 
     /// States, and marks when no state is left before them; and parts, in turn with these, so
     /// that neither keeps the other waiting.
-    pub(crate) fn next(&self) -> Next {
+    pub fn next(&self) -> Next {
         let mut queue = self.queue();
         if !queue.kicked.is_empty() {
             return Next::Kicked(std::mem::take(&mut queue.kicked));
@@ -262,7 +291,7 @@ impl Outlet {
     }
 
     /// Asks for parts of these topics in a shard.
-    pub(crate) fn want(&self, shard: Shard, topics: Vec<TopicKey>) {
+    pub fn want(&self, shard: Shard, topics: Vec<TopicKey>) {
         let mut queue = self.queue();
         if queue.taken.contains(&shard) {
             queue.parts.entry(shard).or_default().extend(topics);
@@ -272,7 +301,7 @@ impl Outlet {
     }
 
     /// Parts that were asked for are sent now, or were wanted again.
-    pub(crate) fn sent_parts(&self, shard: Shard) {
+    pub fn sent_parts(&self, shard: Shard) {
         let mut queue = self.queue();
         queue.asked.remove(&shard);
         if queue.parts.get(&shard).is_none_or(VecDeque::is_empty) {

@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use adsum_core::{
     Change, Event, Reason, SessionKey, TopicState, Version, View, load,
+    plant::{Plant, planted},
     store::{Position, Result, Shard, Store},
 };
 
@@ -14,15 +15,18 @@ const PAGE: usize = 1000;
 
 /// A state on its way, with the times of its way.
 #[derive(Debug)]
-pub(crate) struct Routed {
-    pub(crate) state: TopicState,
-    pub(crate) committed_us: u64,
-    pub(crate) routed_us: u64,
+pub struct Routed {
+    /// The state.
+    pub state: TopicState,
+    /// When it was committed: wall clock of the shard, µs; 0 when not known.
+    pub committed_us: u64,
+    /// When it was handed on: wall clock of this node, µs.
+    pub routed_us: u64,
 }
 
 /// What a look at the shard brought.
 #[derive(Debug)]
-pub(crate) enum News {
+pub enum News {
     /// The view follows the shard; these states are new, each topic and user once.
     Current(Vec<Arc<Routed>>),
     /// The same, and whoever watches must get every topic whole: the view was loaded, or an
@@ -34,7 +38,7 @@ pub(crate) enum News {
 }
 
 /// The view of a shard, and how far its log was read.
-pub(crate) struct Tail {
+pub struct Tail {
     store: Arc<dyn Store>,
     shard: Shard,
     history: usize,
@@ -45,7 +49,9 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    pub(crate) fn new(store: Arc<dyn Store>, shard: Shard, history: usize) -> Self {
+    /// Nothing is known of the shard yet. The view will remember `history` touched topics.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, shard: Shard, history: usize) -> Self {
         Self {
             store,
             shard,
@@ -56,17 +62,19 @@ impl Tail {
         }
     }
 
-    pub(crate) fn view(&self) -> Option<&View> {
+    /// The view, once it was loaded.
+    #[must_use]
+    pub fn view(&self) -> Option<&View> {
         self.view.as_ref()
     }
 
     /// Sessions that a service has closed since the last time this was asked.
-    pub(crate) fn kicked(&mut self) -> Vec<SessionKey> {
+    pub fn kicked(&mut self) -> Vec<SessionKey> {
         std::mem::take(&mut self.kicked)
     }
 
     /// Takes pushed changes that follow the view without a hole. `None`: look at the log.
-    pub(crate) fn push(&mut self, changes: &[Change]) -> Option<Vec<Arc<Routed>>> {
+    pub fn push(&mut self, changes: &[Change]) -> Option<Vec<Arc<Routed>>> {
         let view = self.view.as_mut()?;
         let mut states = Fresh::default();
         for change in changes {
@@ -87,20 +95,49 @@ impl Tail {
     }
 
     /// Reads the log up to its end; loads the view if there is none, or if that fails.
-    pub(crate) async fn poll(&mut self) -> Result<News> {
+    ///
+    /// # Errors
+    /// When the shard can't be read now: the view stays as it is.
+    pub async fn poll(&mut self) -> Result<News> {
         let mut states = Fresh::default();
         loop {
             let Some(view) = self.view.as_mut() else {
                 return self.reload().await;
             };
             let page = self.store.log(self.shard, self.read, PAGE).await?;
-            let Some(position) = page.position else {
+            let Some(mut position) = page.position else {
                 return Ok(News::Behind);
             };
+            position.settling &= !planted(Plant::NoSettling);
+            if page.entries.len() == 1 && planted(Plant::LostLastPush) {
+                return Ok(News::Current(states.done()));
+            }
             self.store.observe(self.shard, position.epoch);
             match follow(view, self.read, position, page.hole) {
                 Follow::Behind => return Ok(News::Behind),
                 Follow::Reload => return self.reload().await,
+                Follow::Settled => {
+                    // First what the log still has: whoever was closed since is then told with
+                    // the reason, which a picture does not have.
+                    for change in &page.entries {
+                        self.read = change.version.seq;
+                        self.kicked.extend(kicked(change));
+                        states.add(change, view.apply(change));
+                    }
+                    if self.read < position.seq && !page.entries.is_empty() {
+                        continue;
+                    }
+                    let states = states.done();
+                    return match self.reload().await {
+                        Ok(News::Whole(more)) => Ok(News::Whole([states, more].concat())),
+                        Ok(News::Current(more)) => Ok(News::Current([states, more].concat())),
+                        // The picture settles on, and has these laid over it.
+                        Ok(News::Behind) | Err(_) if !states.is_empty() => {
+                            Ok(News::Current(states))
+                        }
+                        news => news,
+                    };
+                }
                 Follow::Overlay => {
                     // The new epoch's entries may have lower numbers than what was lost.
                     tracing::info!(
@@ -127,9 +164,10 @@ impl Tail {
     }
 
     async fn reload(&mut self) -> Result<News> {
-        let Some(snapshot) = load(&*self.store, self.shard).await? else {
+        let Some(mut snapshot) = load(&*self.store, self.shard).await? else {
             return Ok(News::Behind);
         };
+        snapshot.position.settling &= !planted(Plant::NoSettling);
         let Position {
             epoch,
             seq,
@@ -183,6 +221,8 @@ fn kicked(change: &Change) -> Option<SessionKey> {
 enum Follow {
     Apply,
     Reload,
+    /// All is loaded anew, now that the epoch has settled.
+    Settled,
     Overlay,
     Behind,
 }
@@ -204,7 +244,7 @@ fn follow(view: &View, read: u64, position: Position, hole: bool) -> Follow {
         if position.settling {
             Follow::Apply
         } else {
-            Follow::Reload
+            Follow::Settled
         }
     } else if hole || position.settling {
         Follow::Reload

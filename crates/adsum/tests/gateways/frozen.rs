@@ -26,6 +26,7 @@ async fn a_gateway_that_wakes_after_40_seconds_harms_nobody() -> Result<()> {
     second.wait_up().await?;
     let watcher = Watcher::new("watcher", &[url(&second)], Topic::Tenant).await?;
     watcher.knows(CLIENTS + 1).await?;
+    world.settled().await?;
     watcher.forget();
 
     let frozen = Instant::now();

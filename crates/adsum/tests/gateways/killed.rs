@@ -33,6 +33,7 @@ async fn of_a_killed_gateways_clients_only_those_who_stay_away_are_told_and_once
 
     let watcher = Watcher::new("watcher", &[url(&second)], Topic::Tenant).await?;
     watcher.knows(STAY + LOST + 1).await?;
+    world.settled().await?;
     watcher.forget();
 
     let killed = Instant::now();
@@ -45,6 +46,8 @@ async fn of_a_killed_gateways_clients_only_those_who_stay_away_are_told_and_once
 
     let seen = watcher.seen();
     let mut told = HashSet::new();
+    let unexplained = seen.iter().filter(|s| s.what == What::Left(None)).count();
+    println!("{unexplained} of {} told without a reason", seen.len());
     let mut times = Vec::new();
     for seen in seen.iter().filter(|s| s.user != "mark") {
         ensure!(seen.what == What::Left(Some(Reason::NodeLost)), "{seen:?}");

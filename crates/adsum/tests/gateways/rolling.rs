@@ -31,6 +31,7 @@ async fn a_rolling_restart_of_three_gateways_is_seen_by_nobody() -> Result<()> {
     let amid = Watcher::new("amid", &urls, Topic::Tenant).await?;
     aside.knows(CLIENTS + 2).await?;
     amid.knows(CLIENTS + 2).await?;
+    world.settled().await?;
     aside.forget();
     amid.forget();
 

@@ -27,7 +27,7 @@ pub(crate) fn scaled(ms: u64) -> Duration {
 pub(crate) struct World {
     redis: RedisCluster,
     etcd: EtcdCluster,
-    _back: Vec<Node>,
+    back: Vec<Node>,
     dir: TestDir,
     /// Given up last, when all processes are gone.
     _turn: SemaphorePermit<'static>,
@@ -39,19 +39,31 @@ impl World {
         let mut world = Self {
             redis: RedisCluster::start(3, 1).await?,
             etcd: EtcdCluster::start(3).await?,
-            _back: Vec::new(),
+            back: Vec::new(),
             dir: TestDir::new(name)?,
             _turn,
         };
         for name in ["back-1", "back-2"] {
             let node = world.node(name, "dispatcher,reaper").await?;
-            world._back.push(node);
+            world.back.push(node);
         }
         Ok(world)
     }
 
     pub(crate) async fn gateway(&self, name: &str) -> Result<Node> {
         self.node(name, "gateway").await
+    }
+
+    /// Waits until every shard has settled: before that nobody is closed, whatever happens.
+    pub(crate) async fn settled(&self) -> Result<()> {
+        let back = self.back.first().context("there are no reapers")?;
+        adsum_tests::eventually("all shards settle", Duration::from_secs(90), || async {
+            let shards = back.shards().await?.to_string();
+            let settling = shards.matches("\"settling\":true").count();
+            anyhow::ensure!(settling == 0 && shards.contains("\"settling\":false"), "{settling} do");
+            Ok(())
+        })
+        .await
     }
 
     async fn node(&self, name: &str, roles: &str) -> Result<Node> {

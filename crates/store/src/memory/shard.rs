@@ -9,6 +9,7 @@ use std::{
 
 use adsum_core::{
     Change, Conn, Event, Origin, Person, Prefs, SessionKey, UserId, UserKey, Version,
+    plant::{Plant, planted},
     store::{Position, Result, StoreError},
 };
 
@@ -94,7 +95,10 @@ impl Shard {
                 configured,
             });
         }
-        if born || meta.replid != call.replid || call.seen > meta.epoch {
+        let lost = meta.replid != call.replid || call.seen > meta.epoch;
+        if lost && !born && planted(Plant::SeqReused) {
+            meta.replid = call.replid;
+        } else if born || lost {
             self.new_epoch(call);
             if born && std::mem::take(&mut self.nothing_lost) {
                 self.settle_now(call);
