@@ -5,7 +5,9 @@
 //! fixture kept in a static is never dropped; its processes end with the test process (see
 //! [`process`]), and its folder is swept by the next run (see [`temp`]).
 
+pub mod checker;
 pub mod etcd;
+pub mod history;
 mod http;
 mod lock;
 pub mod node;
@@ -14,6 +16,7 @@ pub mod process;
 pub mod proxy;
 pub mod redis;
 pub mod shared;
+pub mod sim;
 pub mod temp;
 pub mod wait;
 

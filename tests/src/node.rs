@@ -23,6 +23,8 @@ pub struct NodeOptions {
     pub roles: String,
     /// Settings, as `("TIMES__POLL_MS", "50")`.
     pub settings: Vec<(String, String)>,
+    /// Where its feed listens, if that must be known before it starts.
+    pub feed: Option<SocketAddr>,
     /// How other nodes reach its feed, if not directly: a proxy's address.
     pub advertise: Option<SocketAddr>,
     /// Who may come in.
@@ -74,6 +76,7 @@ impl NodeOptions {
             name: name.to_owned(),
             roles: roles.to_owned(),
             settings: settings.into(),
+            feed: None,
             advertise: None,
             auth: NodeAuth::default(),
         }
@@ -115,7 +118,10 @@ impl Node {
     pub async fn start(folder: &Path, options: &NodeOptions) -> Result<Self> {
         let ports = Ports::default();
         let public = SocketAddr::from(([127, 0, 0, 1], ports.take()?));
-        let feed = SocketAddr::from(([127, 0, 0, 1], ports.take()?));
+        let feed = match options.feed {
+            Some(feed) => feed,
+            None => SocketAddr::from(([127, 0, 0, 1], ports.take()?)),
+        };
         let internal = SocketAddr::from(([127, 0, 0, 1], ports.take()?));
         let mut command = Command::new(&options.binary);
         command.args(["serve", "--name", &options.name, "--roles", &options.roles]);

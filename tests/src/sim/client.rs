@@ -1,8 +1,6 @@
 //! Clients: they connect, beat, change, move, break, vanish, say goodbye and come back, and
 //! they set who may see them.
 
-use std::sync::Arc;
-
 use adsum_core::{
     Activity, Conn, Kind, Manual, Membership, Meta, Preference, Reason, RoomId, SessionKey, State,
     UserId, Visibility,
@@ -23,7 +21,8 @@ pub(super) struct Client {
     heard: u64,
     /// Its clock is set anew at every connection: numbers may go back.
     bad_clock: bool,
-    sleeping: bool,
+    /// The version of a setting that is asked for.
+    asking: Option<u64>,
 }
 
 impl Client {
@@ -41,7 +40,7 @@ impl Client {
             turn: 0,
             heard: 0,
             bad_clock,
-            sleeping: false,
+            asking: None,
         }
     }
 
@@ -131,7 +130,6 @@ impl World {
         client.turn += 1;
         client.conn = conn;
         client.link = Some(g);
-        client.sleeping = false;
         client.heard = self.now;
         let (user, device) = client.names();
         let said = client.said.clone();
@@ -165,7 +163,7 @@ impl World {
     fn expect_ack(&mut self, c: usize) {
         let asked = self.now;
         self.then(c, self.times.ack, move |w| {
-            if w.clients[c].heard <= asked && !w.clients[c].sleeping {
+            if w.clients[c].heard <= asked {
                 let back = w.rng.range(10, 1_000);
                 w.lost(c, Some(back));
             }
@@ -212,7 +210,7 @@ impl World {
     /// Told to go elsewhere, or found its gateway dead.
     pub(super) fn sent_away(&mut self, c: usize, g: usize, conn: Conn) {
         let client = &self.clients[c];
-        if client.link == Some(g) && client.conn == conn && !client.sleeping {
+        if client.link == Some(g) && client.conn == conn {
             let back = self.rng.range(1, 500);
             self.lost(c, Some(back));
         }
@@ -221,7 +219,7 @@ impl World {
     /// What the gateway says of its session.
     pub(super) fn hear(&mut self, c: usize, g: usize, conn: Conn, word: &Word) {
         let client = &self.clients[c];
-        if client.link != Some(g) || client.conn != conn || client.sleeping {
+        if client.link != Some(g) || client.conn != conn {
             return;
         }
         let (user, device) = client.names();
@@ -309,7 +307,6 @@ impl World {
 
     fn vanish(&mut self, c: usize) {
         self.gone(c, Gone::Silent);
-        self.clients[c].sleeping = true;
         self.return_after(c, &[3_000, 10_000, 25_000]);
     }
 
@@ -332,12 +329,58 @@ impl World {
             _ => Setting::Contacts(vec![format!("u{}", self.rng.below(4))]),
         };
         let owner = self.clients[c].key.owner.clone();
-        let user = owner.user.as_str().to_owned();
         // One at a time: a user's settings are ordered by their versions, not by the network.
-        if self.clients.iter().any(|other| other.key.owner == owner && other.asking()) {
+        let asking = |other: &Client| other.key.owner == owner && other.asking.is_some();
+        if self.clients.iter().any(asking) {
             return;
         }
-        self.clients[c].heard |= ASKING;
-        let _ = (user, setting);
+        let user = owner.user.as_str().to_owned();
+        self.note(Event::Asked {
+            user,
+            setting: setting.clone(),
+        });
+        let version = DAWN + self.now;
+        self.clients[c].asking = Some(version);
+        self.ask(c, setting, version);
+    }
+
+    /// Asks until it is recorded, always under the same version.
+    fn ask(&mut self, c: usize, setting: Setting, version: u64) {
+        if self.clients[c].asking != Some(version) {
+            return;
+        }
+        let g = self.rng.below(self.gateways.len());
+        let (process, store) = (self.gateways[g].process, self.gateways[g].store.clone());
+        let again = setting.clone();
+        self.at(1_200, move |w| w.ask(c, again, version));
+        if !self.awake(process) {
+            return;
+        }
+        let user = self.clients[c].key.owner.clone();
+        let call = async move { store.prefer(&user, preference(setting), version).await };
+        self.spawn(process, call, move |w, answer| {
+            let recorded = answer.ok().map(|answer| answer.value);
+            let Some(Preferred::Ok(prefs) | Preferred::Stale(prefs)) = recorded else {
+                return;
+            };
+            if w.clients[c].asking.take_if(|v| *v == version).is_some() {
+                let (user, _) = w.clients[c].names();
+                w.note(Event::Set { user });
+                if w.clients[c].link == Some(g) {
+                    w.carry(g, c, prefs);
+                }
+            }
+        });
+    }
+}
+
+fn preference(setting: Setting) -> Preference {
+    match setting {
+        Setting::Status(status) => Preference::Status(status),
+        Setting::Visibility(who) => Preference::Visibility(who),
+        Setting::Contacts(list) => {
+            let list = list.into_iter().filter_map(|user| UserId::new(user).ok());
+            Preference::Contacts(list.collect())
+        }
     }
 }

@@ -73,7 +73,8 @@ impl Times {
             linger_ms: self.linger,
             window_ms: self.window,
             lease_ms: self.lease,
-            told_ms: if noisy { 6_000 } else { 4_500 },
+            told_ms: 4_500,
+            slack_ms: if noisy { self.linger + 3_000 } else { 0 },
         }
     }
 }

@@ -15,7 +15,8 @@ use std::{
 };
 
 use adsum_core::{
-    Change, TenantId,
+    Change, TenantId, Topic,
+    ring::ShardRing,
     store::{Push, Shard, Store},
 };
 use adsum_store::{Hooks, MemoryStore};
@@ -23,7 +24,7 @@ use futures::{FutureExt, StreamExt, stream::BoxStream};
 
 use super::{
     client::Client, dispatcher::Dispatcher, gateway::Gateway, net::Net, plan::Plan,
-    reaper::Reaper, rng::Rng, times::Times,
+    reaper::Reaper, rng::Rng, store::now, times::Times,
 };
 use crate::history::{Event, Fault, History};
 
@@ -76,6 +77,9 @@ pub(super) struct World {
     clock: Arc<AtomicU64>,
     pub(super) clock_offset: i64,
     pub(super) tenant: TenantId,
+    pub(super) ring: Arc<ShardRing>,
+    /// What is watched on every gateway.
+    pub(super) topics: Vec<Topic>,
     pub(super) store: MemoryStore,
     pub(super) net: Arc<Net>,
     pushes: Vec<BoxStream<'static, Push>>,
@@ -89,12 +93,13 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     /// Of each shard: the elected reaper, and until when its lease holds.
     pub(super) leases: Vec<Option<(usize, u64)>>,
+    pub(super) stalled_until: Vec<u64>,
     pub(super) calm: bool,
     pub(super) history: History,
 }
 
 impl World {
-    pub(super) fn new(plan: Plan, tenant: TenantId) -> Self {
+    pub(super) fn new(plan: Plan, tenant: TenantId, topics: Vec<Topic>) -> Self {
         let times = Times::DEFAULT;
         let clock = Arc::new(AtomicU64::new(DAWN));
         let hooks = Hooks {
@@ -114,6 +119,8 @@ impl World {
             clock,
             clock_offset: 0,
             tenant,
+            ring: Arc::new(ShardRing::new(plan.shards)),
+            topics,
             store,
             net: Arc::new(net),
             pushes,
@@ -125,10 +132,30 @@ impl World {
             reapers: Vec::new(),
             clients: Vec::new(),
             leases: vec![None; usize::from(plan.shards)],
+            stalled_until: vec![0; usize::from(plan.shards)],
             calm: false,
             history: History::new(plan.seed),
             plan,
         }
+    }
+
+    /// A store that was there before: its shards were born long ago, and have settled.
+    pub(super) fn age(&mut self) {
+        let step = 3_000;
+        let steps = self.times.settle / step + 2;
+        for shard in 0..self.plan.shards {
+            self.clock.store(DAWN - steps * step, Relaxed);
+            let Ok(claim) = now(self.store.claim(shard)) else {
+                continue;
+            };
+            for n in (0..steps).rev() {
+                // Often enough for the shard not to think that nobody looked after it.
+                self.clock.store(DAWN - n * step, Relaxed);
+                drop(now(self.store.sweep(shard, claim.value, 1)));
+            }
+        }
+        self.follow_up();
+        self.net.due();
     }
 
     /// Runs until the end of time.

@@ -158,7 +158,7 @@ pub(crate) async fn walk(world: Arc<World>) -> Result<()> {
             told.iter()
                 .any(|(_, text)| text.contains(&format!("u-{who}")))
         };
-        HIDDEN.iter().all(|who| seen(who)) && told.len() >= TOPICS
+        HIDDEN.iter().all(seen) && told.len() >= TOPICS
     })
     .await?;
     reads(&stage, &eyes, true).await?;
@@ -186,7 +186,7 @@ async fn every_path_is_listed(stage: &Stage) -> Result<()> {
     ensure!(
         there == listed,
         "walk what is new: {:?}",
-        there.symmetric_difference(&listed)
+        there.symmetric_difference(&listed).collect::<Vec<_>>()
     );
     let file = &FileSet::decode(FILE_DESCRIPTOR_SET)?.files;
     let services = file.iter().flat_map(|file| &file.services);
@@ -198,7 +198,7 @@ async fn every_path_is_listed(stage: &Stage) -> Result<()> {
     ensure!(
         there == listed,
         "walk what is new: {:?}",
-        there.symmetric_difference(&listed)
+        there.symmetric_difference(&listed).collect::<Vec<_>>()
     );
     let mut messages = file.iter().flat_map(|file| &file.messages);
     let frame = messages.find(|message| message.name == "ServerFrame");
@@ -208,7 +208,7 @@ async fn every_path_is_listed(stage: &Stage) -> Result<()> {
     ensure!(
         there == listed,
         "walk what is new: {:?}",
-        there.symmetric_difference(&listed)
+        there.symmetric_difference(&listed).collect::<Vec<_>>()
     );
     Ok(())
 }

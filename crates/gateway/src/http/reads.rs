@@ -86,7 +86,7 @@ async fn named(request: Request, caller: &Caller) -> Result<Vec<UserId>, HttpErr
     params(
         ("room" = Id, Path),
         ("page_size" = Option<u32>, Query, description = "It may give fewer than asked",
-            maximum = 4_294_967_295_u32),
+            format = Int64, maximum = 4_294_967_295_u32),
         ("page_token" = Option<PageTokenText>, Query),
     ),
     responses((status = 200, description = "A page, sorted by user", body = MembersBody)))]
@@ -104,7 +104,7 @@ pub(super) async fn room(
     tag = "topics",
     params(
         ("page_size" = Option<u32>, Query, description = "It may give fewer than asked",
-            maximum = 4_294_967_295_u32),
+            format = Int64, maximum = 4_294_967_295_u32),
         ("page_token" = Option<PageTokenText>, Query),
     ),
     responses((status = 200, description = "A page, sorted by user", body = MembersBody)))]

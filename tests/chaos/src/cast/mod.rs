@@ -1,0 +1,192 @@
+//! The cast of a round: people with devices, sessions that hold themselves, those who misbehave,
+//! and those who watch.
+
+mod beater;
+mod http;
+mod person;
+mod prefs;
+mod rude;
+mod sight;
+mod watcher;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use anyhow::Result;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{record::Record, times::Times, truth::Truth, world::World};
+
+/// How large a cast is.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Connections of people.
+    pub clients: usize,
+    /// Sessions that hold themselves.
+    pub beaters: usize,
+    /// Those who misbehave.
+    pub rude: usize,
+    /// Rooms that all are spread over.
+    pub rooms: usize,
+    /// What all do together in a second, about.
+    pub actions_per_second: u64,
+    /// Users change who may see them.
+    pub settings: bool,
+}
+
+impl Size {
+    /// So many clients, and everything else in proportion.
+    #[must_use]
+    pub fn of(clients: usize) -> Self {
+        Self {
+            clients: clients - clients / 20,
+            beaters: clients / 20,
+            rude: (clients / 50).clamp(2, 20),
+            rooms: (clients / 40).max(4),
+            actions_per_second: (clients as u64 / 5).clamp(20, 250),
+            settings: true,
+        }
+    }
+}
+
+/// A gateway as clients know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+}
+
+/// What all of the cast share.
+#[derive(Debug, Clone)]
+pub(crate) struct Scene {
+    pub(crate) tenant: String,
+    pub(crate) record: Record,
+    pub(crate) truth: Truth,
+    pub(crate) times: Times,
+    pub(crate) gates: Arc<Vec<Gate>>,
+    pub(crate) calm: watch::Receiver<bool>,
+    pub(crate) size: Size,
+    /// Gateways that were killed lately: some of their clients do not come back.
+    pub(crate) killed: Arc<Mutex<BTreeMap<String, u64>>>,
+    /// One setting of a user at a time.
+    pub(crate) asking: Arc<Mutex<HashMap<String, ()>>>,
+}
+
+impl Scene {
+    pub(crate) fn is_calm(&self) -> bool {
+        *self.calm.borrow()
+    }
+
+    /// Returns when all is to be calm.
+    pub(crate) async fn calmed(&self) {
+        let mut calm = self.calm.clone();
+        // The sender lives as long as the round.
+        let _ = calm.wait_for(|calm| *calm).await;
+    }
+
+    /// The name of the gateway behind an endpoint.
+    pub(crate) fn gate(&self, endpoint: &str) -> Option<String> {
+        let here = |gate: &&Gate| endpoint.ends_with(&gate.address.to_string());
+        self.gates.iter().find(here).map(|gate| gate.name.clone())
+    }
+
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        let url = |gate: &Gate| format!("ws://{}", gate.address);
+        self.gates.iter().map(url).collect()
+    }
+
+    pub(crate) fn any_gate(&self, rng: &mut StdRng) -> &Gate {
+        &self.gates[rng.random_range(0..self.gates.len())]
+    }
+
+    pub(crate) fn room(&self, n: usize) -> String {
+        format!("room-{}", n % self.size.rooms.max(1))
+    }
+
+    fn lately_killed(&self, gateway: &str) -> bool {
+        let killed = self.killed.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = killed.get(gateway).copied();
+        at.is_some_and(|at| self.record.now() < at + 3_000)
+    }
+}
+
+/// A cast at work.
+#[derive(Debug)]
+pub struct Cast {
+    scene: Scene,
+    calm: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Cast {
+    /// Everybody comes on.
+    pub fn start(
+        world: &World,
+        record: &Record,
+        tenant: &str,
+        size: Size,
+        seed: u64,
+    ) -> Result<Self> {
+        let gate = |part: &crate::world::Part| Gate {
+            name: part.name(),
+            address: part.public(),
+        };
+        let (calm, calmed) = watch::channel(false);
+        let scene = Scene {
+            tenant: tenant.to_owned(),
+            record: record.clone(),
+            truth: Truth::default(),
+            times: world.times,
+            gates: Arc::new(world.gateways.iter().map(gate).collect()),
+            calm: calmed,
+            size,
+            killed: Arc::default(),
+            asking: Arc::default(),
+        };
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut tasks = JoinSet::new();
+        for n in 0..size.clients {
+            let rng = StdRng::seed_from_u64(rng.random());
+            tasks.spawn(person::live(scene.clone(), n, rng));
+        }
+        for n in 0..size.beaters {
+            let rng = StdRng::seed_from_u64(rng.random());
+            tasks.spawn(beater::live(scene.clone(), n, rng));
+        }
+        for n in 0..size.rude {
+            let rng = StdRng::seed_from_u64(rng.random());
+            tasks.spawn(rude::live(scene.clone(), n, rng));
+        }
+        for plan in watcher::plans(&scene, &mut rng) {
+            tasks.spawn(watcher::live(scene.clone(), plan));
+        }
+        Ok(Self { scene, calm, tasks })
+    }
+
+    /// Who is there, and who is shown.
+    #[must_use]
+    pub fn truth(&self) -> &Truth {
+        &self.scene.truth
+    }
+
+    /// A gateway was killed: some of its clients will not come back.
+    pub fn lost(&self, gateway: &str) {
+        let at = self.scene.record.now();
+        let mut killed = self.scene.killed.lock().unwrap_or_else(PoisonError::into_inner);
+        killed.insert(gateway.to_owned(), at);
+    }
+
+    /// From now on all only beat.
+    pub fn calm_down(&self) {
+        self.calm.send_replace(true);
+    }
+
+    /// Everybody is gone at once.
+    pub async fn end(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
