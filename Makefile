@@ -39,8 +39,8 @@ lint: test-deps ## what CI checks besides tests: format, clippy, docs
 test: test-deps lint ## everything: format, lints, docs, unit, conformance, model, cluster and fault tests
 	$(CARGO) test --workspace --all-features
 
-test-slow: test-deps ## the fault tests with the default times instead of ten times faster ones
-	ADSUM_SLOW=1 $(CARGO) test --workspace --all-features --test faults -- --nocapture --test-threads 1
+test-slow: test-deps ## the fault tests with the default times instead of faster ones
+	ADSUM_SLOW=1 $(CARGO) test --workspace --all-features --test faults --test gateways -- --nocapture --test-threads 1
 
 bench: bench-store ## all measurements, the short way
 

@@ -141,7 +141,8 @@ impl View {
         self.version = change.version;
         let (owner, reason) = match &change.event {
             Event::Epoch | Event::Settled => return Vec::new(),
-            Event::Session { owner, reason, .. } => (owner, *reason),
+            // Who goes out of a room and stays otherwise has left it, too.
+            Event::Session { owner, reason, .. } => (owner, reason.or(Some(Reason::Leave))),
             Event::Prefs { owner, .. } => (owner, None),
         };
         let touched = self.take(owner, change);

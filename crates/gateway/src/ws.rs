@@ -100,6 +100,8 @@ struct Incoming {
 }
 
 impl Source for Incoming {
+    const RESETS: bool = true;
+
     async fn next(&mut self) -> Option<Received> {
         Some(match self.source.next().await? {
             Ok(Message::Text(text)) if !self.binary => Received::Bytes(text.into()),

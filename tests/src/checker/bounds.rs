@@ -29,6 +29,11 @@ impl Bounds {
         (self.holder_ms - self.renew_ms).saturating_sub(1_500)
     }
 
+    /// How long a drained gateway's session may stay away, to be safe.
+    pub(super) const fn drained(&self) -> u64 {
+        (self.window_ms + self.linger_ms).saturating_sub(1_000)
+    }
+
     /// How long a broken socket may stay away, to be safe.
     pub(super) const fn away(&self) -> u64 {
         self.linger_ms.saturating_sub(500)

@@ -81,6 +81,13 @@ impl Device {
         }
     }
 
+    /// The clock that its deadline is judged by jumps ahead.
+    pub(super) fn hurry(&mut self, jump: u64) {
+        if let Some((_, fine_for)) = &mut self.gap {
+            *fine_for = fine_for.saturating_sub(jump);
+        }
+    }
+
     fn late(&self, at: u64) -> bool {
         self.gap.is_some_and(|(from, fine_for)| at - from > fine_for)
     }

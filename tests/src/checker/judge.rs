@@ -216,16 +216,25 @@ impl<'a> Judge<'a> {
         self.trouble.add(fault, lasts, at, bounds);
         let fine_for = match fault {
             Fault::GatewayKilled(_) => Some(bounds.unheld()),
+            Fault::GatewayDrained(_) => Some(bounds.drained()),
             Fault::GatewayFrozen(_) | Fault::GatewayCut(_) if lasts > bounds.holder_ms / 2 => {
                 Some(bounds.unheld())
             }
             _ => None,
         };
         let broken = match fault {
-            Fault::GatewayKilled(g) | Fault::GatewayFrozen(g) | Fault::GatewayCut(g) => Some(g),
+            Fault::GatewayKilled(g)
+            | Fault::GatewayDrained(g)
+            | Fault::GatewayFrozen(g)
+            | Fault::GatewayCut(g) => Some(g),
             _ => None,
         };
+        let jump = match fault {
+            Fault::ClockStep(step) => u64::try_from(*step).unwrap_or(0),
+            _ => 0,
+        };
         for device in self.users.values_mut().flat_map(BTreeMap::values_mut) {
+            device.hurry(jump);
             let Some(gateway) = device.gateway.clone() else {
                 continue;
             };

@@ -93,9 +93,14 @@ impl Past {
         self.forgotten || self.since(from).any(|s| s.admit(user, eyes))
     }
 
-    /// Whether these eyes were allowed to see the user all the time since.
-    pub(super) fn sees(&self, user: &str, eyes: Option<&str>, from: u64) -> bool {
-        !self.forgotten && self.since(from).all(|s| s.admit(user, eyes))
+    /// Whether these eyes were allowed to see the user all the time since. A list that can't be
+    /// read admits nobody: while things are broken only those count who need none.
+    pub(super) fn sees(&self, user: &str, eyes: Option<&str>, from: u64, lists: bool) -> bool {
+        let admits = |s: &Settings| {
+            let listed = s.visibility == Visibility::Contacts && eyes != Some(user);
+            s.admit(user, eyes) && (lists || !listed)
+        };
+        !self.forgotten && self.since(from).all(admits)
     }
 
     /// When these eyes must have stopped seeing the user, at the latest.

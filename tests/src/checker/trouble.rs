@@ -94,7 +94,7 @@ impl Trouble {
         if !inner {
             self.upsets.push((at, at + lasts + cost));
         }
-        self.calm_at = self.calm_at.max(at) + lasts + cost;
+        self.calm_at = self.calm_at.max(at).max(1) + lasts + cost;
     }
 
     /// Two dispatchers that fail at about the same time may leave nobody.
@@ -134,6 +134,11 @@ impl Trouble {
     /// Whether sessions may have been closed or opened by a fault in this time.
     pub(super) fn upset(&self, from: u64, until: u64) -> bool {
         self.upsets.iter().any(|s| s.0 <= until && s.1 >= from)
+    }
+
+    /// Nothing was broken so far.
+    pub(super) const fn none(&self) -> bool {
+        self.calm_at == 0
     }
 
     /// By when something that happened then must be known.

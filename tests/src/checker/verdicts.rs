@@ -156,11 +156,10 @@ impl Judge<'_> {
             return;
         }
         let from = self.at.saturating_sub(self.lag(watcher));
-        let visible = watcher.view.all
-            || self
-                .settings
-                .get(user)
-                .is_none_or(|s| s.sees(user, watcher.eyes(), from));
+        let lists = self.bounds.slack_ms == 0 && self.trouble.none();
+        let settings = self.settings.get(user);
+        let visible = settings.is_none_or(|s| s.sees(user, watcher.eyes(), from, lists));
+        let visible = visible || watcher.view.all;
         let devices = self.users.get(user).into_iter().flatten();
         let held = devices.filter_map(|(device, d)| {
             let since = d.held(watcher.room(), self.at)?;

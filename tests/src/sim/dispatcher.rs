@@ -68,6 +68,8 @@ struct Stream {
     lists: BTreeMap<UserKey, u64>,
     missing: BTreeSet<(UserKey, u64)>,
     fetching: bool,
+    /// Parts that wait for their turn.
+    answers: VecDeque<(Shard, Frame)>,
 }
 
 pub(super) struct Dispatcher {
@@ -156,6 +158,7 @@ impl World {
             lists: BTreeMap::new(),
             missing: BTreeSet::new(),
             fetching: false,
+            answers: VecDeque::new(),
         };
         self.dispatchers[d].streams.insert(id, stream);
     }
@@ -346,35 +349,37 @@ impl World {
         }
     }
 
-    fn send_parts(&mut self, d: usize, shard: Shard, stream: StreamId, mut topics: Vec<TopicKey>) {
+    /// Answers a stream that asked for parts; one that is busy hears it later.
+    fn send_parts(&mut self, d: usize, shard: Shard, id: StreamId, mut topics: Vec<TopicKey>) {
         let at = self.position(d, shard);
         let Dispatcher { tasks, streams, .. } = &mut self.dispatchers[d];
-        let Some(open) = streams.get_mut(&stream) else {
+        let Some(stream) = streams.get_mut(&id) else {
             return;
         };
-        open.outlet.sent_parts(shard);
         let view = tasks[usize::from(shard)].tail.as_ref().and_then(Tail::view);
-        let (Some(view), Some(at)) = (view, at) else {
-            let process = self.dispatchers[d].process;
-            self.later(process, 20, move |w| {
-                if let Some(open) = w.dispatchers[d].streams.get(&stream) {
-                    open.outlet.want(shard, topics);
-                    w.pump(d);
-                }
-            });
-            return;
-        };
         topics.sort();
-        let part = |key: TopicKey| {
-            let mut members = view.members(&key.0, &key.1);
-            members.sort_by(|a, b| a.0.user.cmp(&b.0.user));
-            (key, members)
-        };
-        let parts: Vec<_> = topics.into_iter().map(part).collect();
-        for (key, members) in &parts {
-            members.iter().for_each(|(item, _)| open.miss(key, item));
+        let answer = view.zip(at).map(|(view, at)| {
+            let part = |key: &TopicKey| {
+                let mut members = view.members(&key.0, &key.1);
+                members.sort_by(|a, b| a.0.user.cmp(&b.0.user));
+                (key.clone(), members)
+            };
+            let parts = topics.iter().map(part).collect();
+            Frame::Parts { shard, at, parts }
+        });
+        if let Some(frame) = answer {
+            stream.answers.push_back((shard, frame));
+            return;
         }
-        self.send_down(d, stream, Frame::Parts { shard, at, parts });
+        // Not loaded yet: to be wanted again.
+        stream.outlet.sent_parts(shard);
+        let process = self.dispatchers[d].process;
+        self.later(process, 20, move |w| {
+            if let Some(stream) = w.dispatchers[d].streams.get(&id) {
+                stream.outlet.want(shard, topics);
+                w.pump(d);
+            }
+        });
     }
 
     /// Sends what waits for each gateway, as long as it reads.
@@ -393,6 +398,16 @@ impl World {
             let g = stream.gateway;
             if stream.fetching || self.gateways[g].feed.slow_until > self.now {
                 return;
+            }
+            if let Some((shard, frame)) = stream.answers.pop_front() {
+                stream.outlet.sent_parts(shard);
+                if let Frame::Parts { parts, .. } = &frame {
+                    for (key, members) in parts {
+                        members.iter().for_each(|(item, _)| stream.miss(key, item));
+                    }
+                }
+                self.send_down(d, id, frame);
+                continue;
             }
             match stream.outlet.next() {
                 Next::Idle => return,
@@ -419,6 +434,15 @@ impl World {
     }
 
     fn send_down(&mut self, d: usize, id: StreamId, frame: Frame) {
+        let stream = self.dispatchers[d].streams.get(&id);
+        match stream.map(|stream| stream.missing.is_empty()) {
+            Some(true) => self.transmit(d, id, vec![frame]),
+            Some(false) => self.fetch_lists(d, id, vec![frame]),
+            None => {}
+        }
+    }
+
+    fn transmit(&mut self, d: usize, id: StreamId, frames: Vec<Frame>) {
         let longest = if self.calm { 5 } else { 40 };
         let after = self.rng.range(1, longest);
         let now = self.now;
@@ -429,41 +453,46 @@ impl World {
         let (g, last) = (stream.gateway, stream.last);
         let process = self.gateways[g].process;
         if stream.life == self.processes[process].life {
-            self.later(process, last - now, move |w| w.receive(g, d, id, frame));
+            self.later(process, last - now, move |w| {
+                for frame in frames {
+                    w.receive(g, d, id, frame);
+                }
+            });
         }
-        self.fetch_lists(d, id);
     }
 
-    /// Lists of contacts follow those who have them.
-    fn fetch_lists(&mut self, d: usize, id: StreamId) {
+    /// Reads the lists of contacts that must go with a frame, and sends both.
+    fn fetch_lists(&mut self, d: usize, id: StreamId, mut frames: Vec<Frame>) {
         let dispatcher = &mut self.dispatchers[d];
         let (process, store) = (dispatcher.process, dispatcher.store.clone());
         let Some(stream) = dispatcher.streams.get_mut(&id) else {
             return;
         };
-        if stream.fetching {
-            return;
-        }
-        let Some((user, version)) = stream.missing.pop_first() else {
-            return;
-        };
+        let missing = std::mem::take(&mut stream.missing);
         stream.fetching = true;
-        let call = async move { (store.contacts(&user).await, user) };
-        self.spawn(process, call, move |w, (list, user)| {
+        let call = async move {
+            let mut found = Vec::new();
+            for (user, version) in missing {
+                found.push((store.contacts(&user).await, user, version));
+            }
+            found
+        };
+        self.spawn(process, call, move |w, found| {
             let Some(stream) = w.dispatchers[d].streams.get_mut(&id) else {
                 return;
             };
             stream.fetching = false;
-            match list {
-                Ok(Some((version, list))) => {
-                    stream.lists.insert(user.clone(), version);
-                    w.send_down(d, id, Frame::List(user, version, list));
-                }
-                Ok(None) => {}
-                Err(_) => {
-                    stream.missing.insert((user, version));
+            for (list, user, version) in found {
+                match list {
+                    Ok(Some((version, list))) => {
+                        stream.lists.insert(user.clone(), version);
+                        frames.insert(0, Frame::List(user, version, list));
+                    }
+                    Ok(None) => {}
+                    Err(_) => drop(stream.missing.insert((user, version))),
                 }
             }
+            w.transmit(d, id, frames);
             w.pump_stream(d, id);
         });
     }

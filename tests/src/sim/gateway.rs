@@ -66,6 +66,9 @@ impl World {
     /// A new life: nothing of the last one is left but the name.
     pub(super) fn start_gateway(&mut self, g: usize) {
         let process = self.gateways[g].process;
+        if !self.processes[process].dead {
+            self.kill_gateway(g);
+        }
         self.revive(process);
         let (now, shards) = (self.now, self.plan.shards);
         let times = HoldTimes {

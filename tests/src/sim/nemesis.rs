@@ -47,7 +47,8 @@ impl World {
     fn break_gateway(&mut self, fault: Planned) {
         let g = pick(fault.lot, self.gateways.len());
         let (process, name) = (self.gateways[g].process, self.gateways[g].name.clone());
-        if self.processes[process].dead || self.gateways[g].draining {
+        let stopped = !self.awake(process) && fault.kind == Kind::DrainGateway;
+        if self.processes[process].dead || self.gateways[g].draining || stopped {
             return;
         }
         let lasts = fault.lasts;

@@ -60,7 +60,10 @@ impl World {
         adsum_tests::eventually("all shards settle", Duration::from_secs(90), || async {
             let shards = back.shards().await?.to_string();
             let settling = shards.matches("\"settling\":true").count();
-            anyhow::ensure!(settling == 0 && shards.contains("\"settling\":false"), "{settling} do");
+            anyhow::ensure!(
+                settling == 0 && shards.contains("\"settling\":false"),
+                "{settling} do"
+            );
             Ok(())
         })
         .await

@@ -40,6 +40,9 @@ pub(crate) enum Received {
 
 /// Where frames come from.
 pub(crate) trait Source: Send {
+    /// Whether what was written last is lost if something that came in is never read.
+    const RESETS: bool;
+
     /// The next one; `None` when the client is gone. Must be safe to drop half-way.
     fn next(&mut self) -> impl Future<Output = Option<Received>> + Send;
 }
@@ -80,22 +83,30 @@ pub(crate) async fn run(
     };
     let outbox = Outbox::new(door.encoding, bounds);
     let mut client = Client::new(requests.clone(), door, Arc::clone(&outbox));
-    let end = {
+    {
         let writer = write(&outbox, &mut sink);
         tokio::pin!(writer);
         let end = tokio::select! {
             end = client.serve(&mut source) => end,
             () = &mut writer => End::Broken,
         };
+        client.over(end);
         if let End::Close(close) = end {
             outbox.close(close);
             // Who does not read the goodbye does not get it.
-            let _ = tokio::time::timeout(CLOSE_WITHIN, &mut writer).await;
+            let goodbye = async {
+                tokio::join!(&mut writer, quiet(&mut source));
+            };
+            let _ = tokio::time::timeout(CLOSE_WITHIN, goodbye).await;
         }
-        end
-    };
-    client.over(end);
+    }
     outbox.abandon();
+}
+
+/// Takes what the client still sends, and throws it away: a socket that is closed with something
+/// unread is reset, and the goodbye with it.
+async fn quiet<S: Source>(source: &mut S) {
+    while S::RESETS && source.next().await.is_some() {}
 }
 
 /// Writes what waits until the connection ends.

@@ -90,6 +90,8 @@ struct Incoming {
 }
 
 impl Source for Incoming {
+    const RESETS: bool = false;
+
     async fn next(&mut self) -> Option<Received> {
         let message = match self.messages.message().await {
             Ok(Some(message)) => message,

@@ -70,6 +70,15 @@ impl Requests {
         self.get_many(caller, users).await
     }
 
+    /// Whether the user is there, as far as the caller may know.
+    pub(super) async fn sees(&self, caller: &Caller, key: &UserKey) -> Result<bool> {
+        let users = std::slice::from_ref(key);
+        let mut reads = patiently(|| self.edge().store().read(users)).await?;
+        let read = reads.pop().unwrap_or_default();
+        let seen = self.judge(caller, key.clone(), read).await?;
+        Ok(seen.item.is_some())
+    }
+
     async fn judge(&self, caller: &Caller, key: UserKey, read: UserRead) -> Result<Sighting> {
         let truth = self.truth(&key, read).await;
         let list = self.list(&caller.sight, &key, &truth.ghost).await?;

@@ -22,8 +22,11 @@ impl Requests {
         let kick = caller.identity.role == Role::Service && user.is_some();
         let key = whose(caller, user)?;
         let closed = if kick {
+            let seen = self.sees(caller, &key).await?;
             let kick = || self.edge().store().kick(&key, device.as_ref());
-            patiently(kick).await?.value.len()
+            let closed = patiently(kick).await?.value.len();
+            // A number must not betray whom the caller may not see.
+            if seen { closed } else { 0 }
         } else {
             self.leave(&key, device.as_ref()).await?
         };

@@ -103,6 +103,12 @@ impl Scene {
         &self.gates[rng.random_range(0..self.gates.len())]
     }
 
+    /// Every sixth connection is the second device of the user before.
+    pub(crate) fn user(&self, n: usize) -> String {
+        let n = if n % 6 == 5 { n - 1 } else { n };
+        format!("{}-u{n}", self.tenant)
+    }
+
     pub(crate) fn room(&self, n: usize) -> String {
         format!("room-{}", n % self.size.rooms.max(1))
     }

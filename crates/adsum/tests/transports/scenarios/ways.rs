@@ -1,6 +1,6 @@
 //! Coming, and changing.
 
-use adsum_client::{Activity, Manual, Status};
+use adsum_client::{Activity, Manual, Reason, Status};
 use anyhow::{Result, ensure};
 
 use crate::{
@@ -34,8 +34,7 @@ pub(super) async fn join(stage: &Stage) -> Result<()> {
     let about = item.meta.as_ref().map(|meta| meta.as_str());
     ensure!(about == Some(r#"{"team":"red"}"#), "{item:?}");
     ann.part("lobby").await?;
-    // Who goes out of a room has not left the service: there is no reason to tell.
-    watcher.left("room:lobby", "ann", None).await?;
+    watcher.left("room:lobby", "ann", Reason::Leave).await?;
     ann.join("lobby", None).await?;
     let again = watcher.joined("room:lobby", "ann").await?;
     let about = again.meta.as_ref().map(|meta| meta.as_str());
