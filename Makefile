@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 CARGO := cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build-deps test-deps build run cluster fmt lint test test-slow bench bench-store
+.PHONY: help build-deps test-deps build run cluster fmt lint test test-slow chaos bench bench-store
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,15 @@ test: test-deps lint ## everything: format, lints, docs, unit, conformance, mode
 	$(CARGO) test --workspace --all-features
 
 test-slow: test-deps ## the fault tests with the default times instead of faster ones
-	ADSUM_SLOW=1 $(CARGO) test --workspace --all-features --test faults --test gateways -- --nocapture --test-threads 1
+	ADSUM_SLOW=1 $(CARGO) test --workspace --all-features --test faults --test gateways --test table -- --nocapture --test-threads 1
+
+# As fast as a release: thousands of clients and the whole cluster share this machine.
+chaos: test-deps ## break a real cluster under load: SEED=…, MINUTES=20, CLIENTS=2000; JSON=1 for one JSON object
+	@$(CARGO) build --quiet --profile measure -p adsum -p adsum-chaos
+	@exec $(CARGO_TARGET_DIR)/measure/chaos --binary $(CARGO_TARGET_DIR)/measure/adsum \
+		$(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(CLIENTS),--clients $(CLIENTS)) $(if $(JSON),--json) \
+		--report $(or $(REPORT),docs/reliability)
 
 bench: bench-store ## all measurements, the short way
 

@@ -2,13 +2,23 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use adsum_core::{
     Item, TenantId, UserId, UserKey, Visibility,
     store::{Result, Store},
 };
+use futures::{StreamExt, stream};
+use tokio::time::sleep;
+
+/// Lists that are read at the same time.
+const AT_ONCE: usize = 64;
+
+/// How long states wait for the lists that they go with.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 type List = Arc<Vec<UserId>>;
 
@@ -74,26 +84,38 @@ impl Sent {
         }
     }
 
-    /// Reads what is missing. What can't be read now is tried again the next time; until then
-    /// the gateway treats the person as visible to nobody.
+    /// Reads what is missing, for a short time: a shard that hangs must not hold up the others.
+    /// What can't be read now is tried again the next time; until then the gateway treats the
+    /// person as visible to nobody.
     pub(crate) async fn fetch(&mut self, lists: &Lists, limit: usize) -> Vec<(UserKey, u64, List)> {
+        if self.missing.is_empty() {
+            return Vec::new();
+        }
+        let asked: Vec<_> = self.missing.iter().cloned().collect();
+        let read = async |wanted: (UserKey, u64)| {
+            let list = lists.get(&wanted.0, wanted.1).await;
+            (wanted, list)
+        };
+        let reads = stream::iter(asked).map(read).buffer_unordered(AT_ONCE);
+        let mut reads = pin!(reads.take_until(sleep(PATIENCE)));
         let mut found = Vec::new();
-        for (user, version) in std::mem::take(&mut self.missing) {
-            match lists.get(&user, version).await {
+        while let Some((wanted, list)) = reads.next().await {
+            match list {
                 Ok(Some((version, list))) => {
                     if self.sent.len() >= limit {
                         self.sent.clear();
                     }
-                    self.sent.insert(user.clone(), version);
-                    found.push((user, version, list));
+                    self.sent.insert(wanted.0.clone(), version);
+                    found.push((wanted.0.clone(), version, list));
                 }
                 // Gone for good: nobody may see this person, which is what no list means.
                 Ok(None) => {}
                 Err(error) => {
                     tracing::debug!(%error, "list of contacts can't be read now");
-                    self.missing.insert((user, version));
+                    continue;
                 }
             }
+            self.missing.remove(&wanted);
         }
         found
     }

@@ -129,7 +129,9 @@ impl Stream {
             // With those they belong to, and before them: a person whose list is not known is
             // hidden, so a list that came later would make a leave and a join out of nothing.
             let lists = sent.fetch(&self.lists, self.contacts).await;
-            let lists = lists.iter().map(|(user, v, list)| self.list(user, *v, list));
+            let lists = lists
+                .iter()
+                .map(|(user, v, list)| self.list(user, *v, list));
             let frames: Vec<_> = lists.chain(frames).collect();
             if !frames.is_empty() && out.send(Ok(frames::batch(frames))).await.is_err() {
                 return;

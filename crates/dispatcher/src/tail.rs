@@ -139,6 +139,18 @@ impl Tail {
                     };
                 }
                 Follow::Overlay => {
+                    // What the old epoch said last comes first: nobody would tell it again
+                    // before the new one has settled.
+                    let old = view.version().epoch;
+                    for change in page.entries.iter().filter(|c| c.version.epoch == old) {
+                        self.read = change.version.seq;
+                        self.kicked.extend(kicked(change));
+                        states.add(change, view.apply(change));
+                    }
+                    let more = page.entries.len() == PAGE;
+                    if more && page.entries.iter().all(|c| c.version.epoch == old) {
+                        continue;
+                    }
                     // The new epoch's entries may have lower numbers than what was lost.
                     tracing::info!(
                         shard = self.shard,

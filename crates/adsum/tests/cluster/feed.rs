@@ -221,12 +221,6 @@ pub(crate) fn seed() -> Result<u64> {
 async fn rosters_survive_killed_dispatchers() -> Result<()> {
     let seed = seed()?;
     println!("seed {seed}");
-    if let Ok(f) = std::env::var("TESTLOG") {
-        let _ = tracing_subscriber::fmt()
-            .with_env_filter(f)
-            .with_writer(std::io::stderr)
-            .try_init();
-    }
     let mut random = StdRng::seed_from_u64(seed);
     let world = World::new("killed").await?;
     // The feed's times as they are by default: with ten times as many polls and marks the gap
@@ -260,12 +254,6 @@ async fn rosters_survive_killed_dispatchers() -> Result<()> {
         victims.shuffle(&mut random);
         kills.push((Instant::now(), many));
         for victim in &victims[..many] {
-            eprintln!(
-                "{:?} KILL {}",
-                std::time::SystemTime::now(),
-                nodes[*victim].name()
-            );
-            tracing::info!("KILL {}", nodes[*victim].name());
             nodes[*victim].process().kill()?;
         }
         sleep(ms(random.random_range(0..2500))).await;

@@ -28,7 +28,8 @@ pub(crate) enum What {
 }
 
 pub(crate) struct Watcher {
-    pub(crate) client: Client,
+    /// Watches for as long as this lives.
+    _client: Client,
     notes: Arc<Mutex<Notes>>,
 }
 
@@ -69,7 +70,10 @@ impl Watcher {
                 book.lock().unwrap().note(user.to_string(), what);
             }
         });
-        Ok(Self { client, notes })
+        Ok(Self {
+            _client: client,
+            notes,
+        })
     }
 
     /// Forgets what it was told so far.
