@@ -61,6 +61,8 @@ pub(crate) struct ShardTask {
     takers: HashMap<StreamId, Arc<Outlet>>,
     /// Streams whose cursor is ahead of the view, or that came before it was loaded.
     waiting: Vec<Waiting>,
+    /// The last look failed: the view may be any age, and a newcomer would take it for the truth.
+    doubt: bool,
     idle_since: Instant,
 }
 
@@ -82,6 +84,7 @@ impl ShardTask {
             tail,
             takers: HashMap::new(),
             waiting: Vec::new(),
+            doubt: false,
             idle_since: Instant::now(),
         }
     }
@@ -159,6 +162,7 @@ impl ShardTask {
         self.waiting.retain(|w| !w.outlet.closed());
         let news = self.tail.poll().await;
         self.report(&news);
+        self.doubt = !matches!(news, Ok(News::Current(_) | News::Whole(_)));
         match news {
             Ok(News::Current(states)) => {
                 self.route(&states);
@@ -230,7 +234,7 @@ impl ShardTask {
                     cursor,
                     fresh,
                 });
-                if ahead {
+                if ahead || self.doubt {
                     self.look().await;
                 } else {
                     self.admit();

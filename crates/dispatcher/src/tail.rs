@@ -44,6 +44,9 @@ pub struct Tail {
     history: usize,
     view: Option<View>,
     read: u64,
+    /// States of changes that are in the view and were not handed on yet: what a look or a burst
+    /// of pushes took before it met a hole or an error must not be forgotten.
+    fresh: Fresh,
     /// Sessions that a service has closed, still to be told.
     kicked: Vec<SessionKey>,
 }
@@ -58,6 +61,7 @@ impl Tail {
             history,
             view: None,
             read: 0,
+            fresh: Fresh::default(),
             kicked: Vec::new(),
         }
     }
@@ -76,7 +80,6 @@ impl Tail {
     /// Takes pushed changes that follow the view without a hole. `None`: look at the log.
     pub fn push(&mut self, changes: &[Change]) -> Option<Vec<Arc<Routed>>> {
         let view = self.view.as_mut()?;
-        let mut states = Fresh::default();
         for change in changes {
             let at = view.version();
             if change.version <= at {
@@ -89,9 +92,9 @@ impl Tail {
             }
             self.read += 1;
             self.kicked.extend(kicked(change));
-            states.add(change, view.apply(change));
+            self.fresh.add(change, view.apply(change));
         }
-        Some(states.done())
+        Some(self.fresh.take())
     }
 
     /// Reads the log up to its end; loads the view if there is none, or if that fails.
@@ -99,7 +102,6 @@ impl Tail {
     /// # Errors
     /// When the shard can't be read now: the view stays as it is.
     pub async fn poll(&mut self) -> Result<News> {
-        let mut states = Fresh::default();
         loop {
             let Some(view) = self.view.as_mut() else {
                 return self.reload().await;
@@ -110,7 +112,7 @@ impl Tail {
             };
             position.settling &= !planted(Plant::NoSettling);
             if page.entries.len() == 1 && planted(Plant::LostLastPush) {
-                return Ok(News::Current(states.done()));
+                return Ok(News::Current(self.fresh.take()));
             }
             self.store.observe(self.shard, position.epoch);
             match follow(view, self.read, position, page.hole) {
@@ -122,21 +124,12 @@ impl Tail {
                     for change in &page.entries {
                         self.read = change.version.seq;
                         self.kicked.extend(kicked(change));
-                        states.add(change, view.apply(change));
+                        self.fresh.add(change, view.apply(change));
                     }
                     if self.read < position.seq && !page.entries.is_empty() {
                         continue;
                     }
-                    let states = states.done();
-                    return match self.reload().await {
-                        Ok(News::Whole(more)) => Ok(News::Whole([states, more].concat())),
-                        Ok(News::Current(more)) => Ok(News::Current([states, more].concat())),
-                        // The picture settles on, and has these laid over it.
-                        Ok(News::Behind) | Err(_) if !states.is_empty() => {
-                            Ok(News::Current(states))
-                        }
-                        news => news,
-                    };
+                    return self.reload().await;
                 }
                 Follow::Overlay => {
                     // What the old epoch said last comes first: nobody would tell it again
@@ -145,7 +138,7 @@ impl Tail {
                     for change in page.entries.iter().filter(|c| c.version.epoch == old) {
                         self.read = change.version.seq;
                         self.kicked.extend(kicked(change));
-                        states.add(change, view.apply(change));
+                        self.fresh.add(change, view.apply(change));
                     }
                     let more = page.entries.len() == PAGE;
                     if more && page.entries.iter().all(|c| c.version.epoch == old) {
@@ -166,11 +159,11 @@ impl Tail {
             for change in &page.entries {
                 self.read = change.version.seq;
                 self.kicked.extend(kicked(change));
-                states.add(change, view.apply(change));
+                self.fresh.add(change, view.apply(change));
             }
             if self.read >= position.seq || page.entries.is_empty() {
                 self.read = position.seq;
-                return Ok(News::Current(states.done()));
+                return Ok(News::Current(self.fresh.take()));
             }
         }
     }
@@ -208,7 +201,8 @@ impl Tail {
                 routed_us: now,
             })
         };
-        let states = view.reconcile(snapshot).into_iter().map(routed).collect();
+        let mut states = self.fresh.take();
+        states.extend(view.reconcile(snapshot).into_iter().map(routed));
         self.read = seq;
         Ok(if whole {
             News::Whole(states)
@@ -297,8 +291,9 @@ impl Fresh {
         }
     }
 
-    fn done(self) -> Vec<Arc<Routed>> {
-        self.order.into_iter().flatten().collect()
+    fn take(&mut self) -> Vec<Arc<Routed>> {
+        let Self { order, .. } = std::mem::take(self);
+        order.into_iter().flatten().collect()
     }
 }
 

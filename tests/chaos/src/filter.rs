@@ -35,7 +35,10 @@ pub struct Filter {
 
 fn iptables(arguments: &str) -> Result<()> {
     let words = arguments.split_whitespace();
-    let done = Command::new("iptables").args(["-w", "5"]).args(words).output();
+    let done = Command::new("iptables")
+        .args(["-w", "5"])
+        .args(words)
+        .output();
     let done = done.context("iptables")?;
     let says = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.success(), "iptables {arguments}: {says}");
@@ -89,9 +92,8 @@ impl Filter {
             rules: Vec::new(),
         };
         let mut lose = |side: &str| {
-            let rule = format!(
-                "-p tcp -m connmark --mark {group} -m multiport --{side} {ports} -j DROP"
-            );
+            let rule =
+                format!("-p tcp -m connmark --mark {group} -m multiport --{side} {ports} -j DROP");
             iptables(&format!("-A {} {rule}", self.chain))?;
             cut.rules.push(rule);
             anyhow::Ok(())
@@ -137,7 +139,9 @@ fn remove(chain: &str) {
 
 /// Removes the chains of runs that were killed.
 fn sweep() {
-    let Ok(listed) = Command::new("iptables").args(["-w", "5", "-t", "mangle", "-S"]).output()
+    let Ok(listed) = Command::new("iptables")
+        .args(["-w", "5", "-t", "mangle", "-S"])
+        .output()
     else {
         return;
     };

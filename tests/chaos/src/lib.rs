@@ -13,6 +13,7 @@ pub mod report;
 pub mod round;
 pub mod times;
 pub mod truth;
+pub mod witness;
 pub mod world;
 
 pub use nemesis::{Kind, Struck};

@@ -88,7 +88,11 @@ impl Record {
         if let Some((counter, count)) = counter {
             counter.fetch_add(count as u64, Relaxed);
         }
-        let mut entries = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self
+            .0
+            .entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         entries.push(Entry { at, event });
     }
 
@@ -102,7 +106,11 @@ impl Record {
     /// Everything noted since the last time, in the order of time.
     #[must_use]
     pub fn take(&self, seed: u64) -> History {
-        let mut entries = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self
+            .0
+            .entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut history = History::new(seed);
         history.entries = std::mem::take(&mut *entries);
         history.entries.sort_by_key(|entry| entry.at);

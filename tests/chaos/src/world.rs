@@ -103,7 +103,7 @@ impl World {
         };
         let (redis, etcd) =
             tokio::try_join!(RedisCluster::start_with(options), EtcdCluster::start(3))?;
-        let slots = Keys::of_all("adsum", 1, SHARDS).iter().map(|k| k.slot);
+        let slots = Keys::of_all("adsum", 1, SHARDS).into_iter().map(|k| k.slot);
         let mut world = Self {
             gateways: Vec::new(),
             dispatchers: Vec::new(),
@@ -196,7 +196,10 @@ impl World {
             for part in self.parts() {
                 let ready = part.node.readyz().await?;
                 if let Some(gateway) = ready.get("gateway").filter(|g| g.is_object()) {
-                    ensure!(gateway["dispatchers"] == DISPATCHERS, "no dispatchers: {ready}");
+                    ensure!(
+                        gateway["dispatchers"] == DISPATCHERS,
+                        "no dispatchers: {ready}"
+                    );
                     ensure!(gateway["stale_shards"] == 0, "stale: {ready}");
                 }
                 reaped += ready["reaper"]["shards"].as_u64().unwrap_or(0);
@@ -249,7 +252,11 @@ impl World {
             let log = part.node.process().log_tail(1_000_000);
             let panic = log.lines().find(|line| line.contains("panicked at"));
             ensure!(panic.is_none(), "{}: {}", part.name(), panic.unwrap_or(""));
-            ensure!(part.node.process().is_running(), "{} has ended", part.name());
+            ensure!(
+                part.node.process().is_running(),
+                "{} has ended",
+                part.name()
+            );
         }
         Ok(())
     }

@@ -12,10 +12,16 @@ pub(super) struct Device {
     pub(super) present: bool,
     pub(super) gateway: Option<String>,
     pub(super) said: Option<Said>,
+    highest: u64,
+    /// Its clock was set back, so its connection has a lower number than an earlier one.
+    pub(super) behind: bool,
     /// Held without a gap since.
     held_since: Option<u64>,
     /// The same in a room.
     in_room_since: BTreeMap<String, u64>,
+    /// When it was last recorded: what holds itself is held for a while after.
+    recorded_at: u64,
+    own_ms: u64,
     /// Nobody surely holds it since, which is fine for so long.
     gap: Option<(u64, u64)>,
     /// When it went, and how long that may stay unnoticed.
@@ -24,9 +30,19 @@ pub(super) struct Device {
 }
 
 impl Device {
-    pub(super) fn hello(&mut self, gateway: Option<&String>, said: &Said) {
+    pub(super) fn hello(
+        &mut self,
+        gateway: Option<&String>,
+        conn: u64,
+        said: &Said,
+        bounds: &Bounds,
+    ) {
         self.present = true;
+        // Something older with a higher number may be under way, and will win.
+        self.behind = conn < self.highest;
+        self.highest = self.highest.max(conn);
         self.gateway = gateway.cloned();
+        self.own_ms = bounds.ttl_ms.saturating_sub(1_500);
         self.say(said, 0);
     }
 
@@ -49,6 +65,7 @@ impl Device {
             self.unhold();
         }
         self.gap = None;
+        self.recorded_at = at;
         self.held_since.get_or_insert(at);
         let Some(newest) = &self.said else { return };
         let both = said.rooms.iter().filter(|room| newest.rooms.contains(room));
@@ -83,13 +100,17 @@ impl Device {
 
     /// The clock that its deadline is judged by jumps ahead.
     pub(super) fn hurry(&mut self, jump: u64) {
+        self.recorded_at = self.recorded_at.saturating_sub(jump);
         if let Some((_, fine_for)) = &mut self.gap {
             *fine_for = fine_for.saturating_sub(jump);
         }
     }
 
     fn late(&self, at: u64) -> bool {
-        self.gap.is_some_and(|(from, fine_for)| at - from > fine_for)
+        let own = self.gateway.is_none() && at - self.recorded_at > self.own_ms;
+        own || self
+            .gap
+            .is_some_and(|(from, fine_for)| at - from > fine_for)
     }
 
     fn unhold(&mut self) {
@@ -99,7 +120,7 @@ impl Device {
 
     /// Since when it is surely held, in a room or at all.
     pub(super) fn held(&self, room: Option<&str>, at: u64) -> Option<u64> {
-        if !self.present || self.late(at) {
+        if !self.present || self.behind || self.late(at) {
             return None;
         }
         match room {

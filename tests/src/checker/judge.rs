@@ -9,12 +9,7 @@ use std::{
 use adsum_core::Version;
 
 use super::{
-    Invariant, Violation,
-    bounds::Bounds,
-    device::Device,
-    settings::Past,
-    story,
-    trouble::Trouble,
+    Invariant, Violation, bounds::Bounds, device::Device, settings::Past, story, trouble::Trouble,
     watcher::Watcher,
 };
 use crate::history::{Event, Fault, History};
@@ -31,6 +26,8 @@ pub(super) struct Judge<'a> {
     pub(super) trouble: Trouble,
     /// When a user's clients did something that can make them come.
     pub(super) arrivals: BTreeMap<String, Vec<u64>>,
+    /// Gateways that go: since when, until when they are there, and how long sessions are safe.
+    drained: BTreeMap<String, (u64, u64, u64)>,
     commits: BTreeMap<(u16, Version), String>,
     fences: BTreeMap<u16, (u64, u64)>,
     /// Users to be looked at, once everybody must know that they are gone.
@@ -51,6 +48,7 @@ impl<'a> Judge<'a> {
             watchers: BTreeMap::new(),
             trouble: Trouble::default(),
             arrivals: BTreeMap::new(),
+            drained: BTreeMap::new(),
             commits: BTreeMap::new(),
             fences: BTreeMap::new(),
             due: BinaryHeap::new(),
@@ -100,12 +98,16 @@ impl<'a> Judge<'a> {
             | Event::Change { .. }
             | Event::Recorded { .. }
             | Event::Gone { .. } => self.client(event),
+            Event::Ousted { user, device, .. } if self.behind(user, device) => {}
             Event::Ousted { user, device, word } => {
                 let what = format!("{user} on {device} was told `{word}` on its only connection");
                 self.violated(Invariant::NoFalseOffline, Some(user), None, what);
             }
             Event::Asked { user, setting } => {
-                self.settings.entry(user.clone()).or_default().asked(setting);
+                self.settings
+                    .entry(user.clone())
+                    .or_default()
+                    .asked(setting);
                 self.arrived(user);
             }
             Event::Set { user } => {
@@ -164,11 +166,22 @@ impl<'a> Judge<'a> {
         let devices = self.users.entry(user.clone()).or_default();
         let known = devices.entry(device.clone()).or_default();
         match event {
-            Event::Hello { gateway, said, .. } => known.hello(gateway.as_ref(), said),
+            Event::Hello {
+                gateway,
+                said,
+                conn,
+                ..
+            } => known.hello(gateway.as_ref(), *conn, said, bounds),
             Event::Change { said, .. } => known.say(said, at),
             Event::Recorded { said, .. } => {
                 known.recorded(said, at);
-                let gateway = known.gateway.as_deref();
+                let gateway = known.gateway.clone();
+                let gateway = gateway.as_deref();
+                // What is held by a gateway that goes is held no longer than the rest.
+                let drained = gateway.and_then(|g| self.drained.get(g));
+                if let Some((from, _, fine_for)) = drained.filter(|d| d.1 > at) {
+                    known.doubt(*from, *fine_for);
+                }
                 if gateway.is_some_and(|g| self.trouble.worn(g, at, bounds)) {
                     known.doubt(at, 0);
                 }
@@ -186,8 +199,16 @@ impl<'a> Judge<'a> {
         }
     }
 
+    fn behind(&self, user: &str, device: &str) -> bool {
+        let device = self.users.get(user).and_then(|d| d.get(device));
+        device.is_some_and(|d| d.behind)
+    }
+
     fn arrived(&mut self, user: &str) {
-        self.arrivals.entry(user.to_owned()).or_default().push(self.at);
+        self.arrivals
+            .entry(user.to_owned())
+            .or_default()
+            .push(self.at);
     }
 
     /// Somebody may have gone: to be looked at when that must be known.
@@ -233,6 +254,13 @@ impl<'a> Judge<'a> {
             Fault::ClockStep(step) => u64::try_from(*step).unwrap_or(0),
             _ => 0,
         };
+        for (.., fine_for) in self.drained.values_mut() {
+            *fine_for = fine_for.saturating_sub(jump);
+        }
+        if let Fault::GatewayDrained(gateway) = fault {
+            let drained = (at, at + lasts, bounds.drained());
+            self.drained.insert(gateway.clone(), drained);
+        }
         for device in self.users.values_mut().flat_map(BTreeMap::values_mut) {
             device.hurry(jump);
             let Some(gateway) = device.gateway.clone() else {

@@ -73,9 +73,15 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = story::seconds(self.at);
-        writeln!(f, "{} violated at {at} (seed {})", self.invariant, self.seed)?;
+        writeln!(
+            f,
+            "{} violated at {at} (seed {})",
+            self.invariant, self.seed
+        )?;
         writeln!(f, "  {}", self.what)?;
-        self.story.iter().try_for_each(|line| writeln!(f, "    {line}"))
+        self.story
+            .iter()
+            .try_for_each(|line| writeln!(f, "    {line}"))
     }
 }
 

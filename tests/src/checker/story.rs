@@ -68,7 +68,10 @@ fn line(entry: &Entry, who: Option<&str>, watcher: Option<&str>) -> Option<Strin
         } if to(name) => {
             let seen = members.iter().find(|s| about(&s.user));
             let settling = if *settling { " (settling)" } else { "" };
-            format!("{name} is shown {} people{settling}, of them {seen:?}", members.len())
+            format!(
+                "{name} is shown {} people{settling}, of them {seen:?}",
+                members.len()
+            )
         }
         Event::Diff {
             watcher: name,
@@ -92,11 +95,19 @@ fn line(entry: &Entry, who: Option<&str>, watcher: Option<&str>) -> Option<Strin
             if user.is_none() && !epoch {
                 return None;
             }
-            let gist = if what.contains("after: None") { "closed" } else { "changed" };
+            let gist = if what.contains("after: None") {
+                "closed"
+            } else {
+                "changed"
+            };
             let gist = if epoch { what.as_str() } else { gist };
             format!("shard {shard} commits {v}: {gist}")
         }
-        Event::Claimed { shard, reaper, fence } if who.is_none() => {
+        Event::Claimed {
+            shard,
+            reaper,
+            fence,
+        } if who.is_none() => {
             format!("{reaper} claims shard {shard}: {fence:?}")
         }
         _ => return None,

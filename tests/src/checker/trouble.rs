@@ -19,7 +19,7 @@ pub(super) struct Trouble {
     /// Gateways that could not renew, and shards that could not be.
     idle: Vec<(Option<String>, Span)>,
     /// Acknowledged writes may have been lost at these times.
-    losses: Vec<u64>,
+    losses: Vec<Span>,
     /// Sessions may have been closed and opened without their clients' doing.
     pub(super) upsets: Vec<Span>,
     /// The effects of all faults so far are over.
@@ -61,13 +61,13 @@ impl Trouble {
             Fault::ReaperKilled(_) | Fault::ReaperFrozen(_) => bounds.lease_ms + 3_000,
             Fault::Failover { lost, .. } => {
                 if *lost > 0 {
-                    self.losses.push(at);
+                    self.losses.push(span);
                 }
                 self.idle.push((None, span));
                 upset
             }
             Fault::Flush(_) => {
-                self.losses.push(at);
+                self.losses.push(span);
                 upset
             }
             Fault::Stall(_) => {
@@ -76,7 +76,8 @@ impl Trouble {
             }
             Fault::ClockStep(step) => {
                 let step = step.unsigned_abs();
-                self.idle.push((None, (at, at + step.min(bounds.holder_ms))));
+                self.idle
+                    .push((None, (at, at + step.min(bounds.holder_ms))));
                 step + upset
             }
         };
@@ -126,9 +127,10 @@ impl Trouble {
         own && idle > bounds.holder_ms / 2
     }
 
-    /// Whether acknowledged writes may have been lost since.
-    pub(super) fn lost_since(&self, from: u64) -> bool {
-        self.losses.iter().any(|at| *at >= from)
+    /// Whether what was told since may have been lost: it can be told a while after the loss.
+    pub(super) fn lost_since(&self, from: u64, bounds: &Bounds) -> bool {
+        let told = |span: &Span| span.1 + bounds.told_ms;
+        self.losses.iter().any(|span| told(span) >= from)
     }
 
     /// Whether sessions may have been closed or opened by a fault in this time.

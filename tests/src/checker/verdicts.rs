@@ -7,7 +7,8 @@ use crate::history::{Leaving, Seen};
 
 impl Judge<'_> {
     fn lag(&self, watcher: &Watcher) -> u64 {
-        self.trouble.lag(&watcher.view.gateway, self.at, self.bounds)
+        self.trouble
+            .lag(&watcher.view.gateway, self.at, self.bounds)
     }
 
     /// A watcher is shown a person: `came` if it did not show them before.
@@ -46,7 +47,10 @@ impl Judge<'_> {
             Some(watcher) => (self.at, self.lag(watcher)),
             None => return,
         };
-        let single = self.users.get(user).is_some_and(|devices| devices.len() == 1);
+        let single = self
+            .users
+            .get(user)
+            .is_some_and(|devices| devices.len() == 1);
         let Some(watcher) = self.watchers.get_mut(name) else {
             return;
         };
@@ -68,7 +72,9 @@ impl Judge<'_> {
             (known.mark, known.mark_at) = (mark, at);
         }
         if let Some((since, what)) = old
-            && !self.trouble.lost_since(since.saturating_sub(lag))
+            && !self
+                .trouble
+                .lost_since(since.saturating_sub(lag), self.bounds)
         {
             let what = format!("{name} was told of {user}: {what}");
             self.violated(Invariant::Order, Some(user), Some(name), what);
@@ -121,10 +127,18 @@ impl Judge<'_> {
         updates: &[Seen],
         leaves: &[Leaving],
     ) {
-        for (seen, join) in joins.iter().map(|s| (s, true)).chain(updates.iter().map(|s| (s, false))) {
+        for (seen, join) in joins
+            .iter()
+            .map(|s| (s, true))
+            .chain(updates.iter().map(|s| (s, false)))
+        {
             let shown = self.watchers.get(name).and_then(|w| w.shows(&seen.user));
             if shown.is_some() == join {
-                let told = if join { "came again" } else { "changed, but was not there" };
+                let told = if join {
+                    "came again"
+                } else {
+                    "changed, but was not there"
+                };
                 let what = format!("{name} was told that {} {told}", seen.user);
                 self.violated(Invariant::Once, Some(&seen.user), Some(name), what);
             }
@@ -194,7 +208,9 @@ impl Judge<'_> {
 
     fn hidden(&self, user: &str) -> u64 {
         let settings = self.settings.get(user);
-        settings.and_then(|s| s.hidden_since(user, None)).unwrap_or(0)
+        settings
+            .and_then(|s| s.hidden_since(user, None))
+            .unwrap_or(0)
     }
 
     /// Everybody must know by now where this user is not.
@@ -218,7 +234,12 @@ impl Judge<'_> {
             if here.is_empty() && gone.is_some_and(|(at, within)| over(at, within)) {
                 late.push((name.clone(), "gone", gone, seen.status));
             } else if hidden.is_some_and(|at| over(at, 0)) {
-                late.push((name.clone(), "hidden", hidden.map(|at| (at, 0)), seen.status));
+                late.push((
+                    name.clone(),
+                    "hidden",
+                    hidden.map(|at| (at, 0)),
+                    seen.status,
+                ));
             }
         }
         for (name, how, since, status) in late {
@@ -233,7 +254,11 @@ impl Judge<'_> {
         let mut wrong = Vec::new();
         for (name, watcher) in &self.watchers {
             if !watcher.begun {
-                wrong.push((name.clone(), None, format!("{name} was never told anything")));
+                wrong.push((
+                    name.clone(),
+                    None,
+                    format!("{name} was never told anything"),
+                ));
                 continue;
             }
             for (user, devices) in &self.users {
@@ -283,13 +308,19 @@ fn truth<'a>(
     let here = devices.clone().filter(|(_, d)| d.here(room));
     let kinds: Vec<_> = here.clone().map(|(device, _)| device.clone()).collect();
     let all = devices.filter(|(_, d)| d.present);
-    let active = |d: &Device| d.said.as_ref().is_some_and(|s| s.activity == Activity::Online);
+    let active = |d: &Device| {
+        d.said
+            .as_ref()
+            .is_some_and(|s| s.activity == Activity::Online)
+    };
     let status = match settings.status {
         Some(manual) => manual.into(),
         None if all.clone().any(|(_, d)| active(d)) => Status::Online,
         None => Status::Away,
     };
-    let marks = here.filter_map(|(_, d)| Some(d.said.as_ref()?.mark)).collect();
+    let marks = here
+        .filter_map(|(_, d)| Some(d.said.as_ref()?.mark))
+        .collect();
     (!kinds.is_empty()).then_some(Truth {
         status,
         kinds,

@@ -2,14 +2,11 @@
 //! they set who may see them.
 
 use adsum_core::{
-    Activity, Conn, Kind, Manual, Membership, Meta, Preference, Reason, RoomId, SessionKey, State,
-    UserId, Visibility,
-    hold::Word,
-    store::{Preferred, Store},
+    Activity, Conn, Kind, Membership, Meta, Reason, RoomId, SessionKey, State, hold::Word,
 };
 
 use super::world::{DAWN, World};
-use crate::history::{Event, Gone, Said, Setting};
+use crate::history::{Event, Gone, Said};
 
 pub(super) struct Client {
     pub(super) key: SessionKey,
@@ -19,10 +16,16 @@ pub(super) struct Client {
     /// Counts its doings, so that what was planned before is forgotten.
     turn: u64,
     heard: u64,
-    /// Its clock is set anew at every connection: numbers may go back.
+    /// Its clock is set anew whenever it starts: numbers may go back.
     bad_clock: bool,
+    /// It was started again, and does not know its last number.
+    forgot: bool,
+    /// Holds itself, by heartbeats that any gateway passes on.
+    own: bool,
+    rev: u64,
+    answered: u64,
     /// The version of a setting that is asked for.
-    asking: Option<u64>,
+    pub(super) asking: Option<u64>,
 }
 
 impl Client {
@@ -40,8 +43,17 @@ impl Client {
             turn: 0,
             heard: 0,
             bad_clock,
+            forgot: false,
+            own: false,
+            rev: 0,
+            answered: 0,
             asking: None,
         }
+    }
+
+    /// One that holds itself.
+    pub(super) fn on_its_own(self) -> Self {
+        Self { own: true, ..self }
     }
 
     pub(super) fn names(&self) -> (String, String) {
@@ -49,8 +61,25 @@ impl Client {
         (user.as_str().to_owned(), device.as_str().to_owned())
     }
 
-    /// What it says now. A connection that is over says nothing any more.
-    pub(super) fn state_of(&self, _: Conn) -> State {
+    pub(super) const fn rev(&self) -> u64 {
+        self.rev
+    }
+
+    pub(super) const fn answered(&self, rev: u64) -> bool {
+        self.answered >= rev
+    }
+
+    /// Takes an answer; `false` if it is to an earlier connection.
+    pub(super) fn heard_of(&mut self, conn: Conn, rev: u64) -> bool {
+        let current = self.conn == conn;
+        if current {
+            self.answered = self.answered.max(rev);
+        }
+        current && self.link.is_some()
+    }
+
+    /// What it says now.
+    pub(super) fn state(&self) -> State {
         let rooms = self.said.rooms.iter();
         let rooms = rooms.filter_map(|room| Some((RoomId::new(room.as_str()).ok()?, stay())));
         State {
@@ -80,7 +109,12 @@ pub(super) fn mark(meta: &Meta) -> u64 {
 }
 
 impl World {
-    fn gone(&mut self, c: usize, how: Gone) {
+    pub(super) fn next_rev(&mut self, c: usize) -> u64 {
+        self.clients[c].rev += 1;
+        self.clients[c].rev
+    }
+
+    pub(super) fn gone(&mut self, c: usize, how: Gone) {
         let (user, device) = self.clients[c].names();
         self.clients[c].turn += 1;
         self.clients[c].link = None;
@@ -88,7 +122,7 @@ impl World {
     }
 
     /// Does something if the client has done nothing else by then.
-    fn then(&mut self, c: usize, after: u64, job: impl FnOnce(&mut Self) + 'static) {
+    pub(super) fn then(&mut self, c: usize, after: u64, job: impl FnOnce(&mut Self) + 'static) {
         let turn = self.clients[c].turn;
         self.at(after, move |w| {
             if w.clients[c].turn == turn {
@@ -100,7 +134,7 @@ impl World {
     fn next_conn(&mut self, c: usize) -> Option<Conn> {
         let mut clock = DAWN + self.now;
         let last = self.clients[c].conn.get();
-        if self.clients[c].bad_clock {
+        if self.clients[c].bad_clock && std::mem::take(&mut self.clients[c].forgot) {
             clock -= self.rng.range(0, 20_000);
             return Conn::new(clock).ok();
         }
@@ -113,7 +147,7 @@ impl World {
         self.connect_as(c, conn);
     }
 
-    fn connect_as(&mut self, c: usize, conn: Option<Conn>) {
+    pub(super) fn connect_as(&mut self, c: usize, conn: Option<Conn>) {
         if self.clients[c].link.is_some() {
             return;
         }
@@ -133,7 +167,8 @@ impl World {
         client.heard = self.now;
         let (user, device) = client.names();
         let said = client.said.clone();
-        let gateway = Some(self.gateways[g].name.clone());
+        let own = client.own;
+        let gateway = (!own).then(|| self.gateways[g].name.clone());
         self.note(Event::Hello {
             user,
             device,
@@ -141,6 +176,12 @@ impl World {
             gateway,
             said,
         });
+        if own {
+            (self.clients[c].rev, self.clients[c].answered) = (0, 0);
+            self.touch(c);
+            self.act_later(c);
+            return;
+        }
         let (process, after) = (self.gateways[g].process, self.rng.range(1, 10));
         self.later(process, after, move |w| {
             // A frozen gateway may read it when the client is long gone: it says hello all the
@@ -193,8 +234,14 @@ impl World {
 
     /// The socket broke; comes back after a while, or never.
     pub(super) fn lost(&mut self, c: usize, back: Option<u64>) {
-        let Client { link, conn, .. } = self.clients[c];
+        let Client {
+            link, conn, own, ..
+        } = self.clients[c];
         let Some(g) = link else { return };
+        if own {
+            self.vanish(c);
+            return;
+        }
         let returns = back.is_some_and(|back| back <= self.times.linger);
         self.gone(c, Gone::Broken { returns });
         let (key, process) = (self.clients[c].key.clone(), self.gateways[g].process);
@@ -210,7 +257,7 @@ impl World {
     /// Told to go elsewhere, or found its gateway dead.
     pub(super) fn sent_away(&mut self, c: usize, g: usize, conn: Conn) {
         let client = &self.clients[c];
-        if client.link == Some(g) && client.conn == conn {
+        if client.link == Some(g) && client.conn == conn && !client.own {
             let back = self.rng.range(1, 500);
             self.lost(c, Some(back));
         }
@@ -282,14 +329,27 @@ impl World {
         let away = self.rng.chance(400);
         let said = &mut self.clients[c].said;
         said.mark += 1;
-        said.activity = if away { Activity::Away } else { Activity::Online };
+        said.activity = if away {
+            Activity::Away
+        } else {
+            Activity::Online
+        };
         if rooms {
             let room = "r".to_owned();
-            said.rooms = if said.rooms.is_empty() { vec![room] } else { Vec::new() };
+            said.rooms = if said.rooms.is_empty() {
+                vec![room]
+            } else {
+                Vec::new()
+            };
         }
         let said = said.clone();
         let (user, device) = self.clients[c].names();
         self.note(Event::Change { user, device, said });
+        if self.clients[c].own {
+            self.touch(c);
+            self.act_later(c);
+            return;
+        }
         let (process, after) = (self.gateways[g].process, self.rng.range(1, 10));
         self.later(process, after, move |w| w.changed(g, c, conn));
         self.act_later(c);
@@ -300,87 +360,30 @@ impl World {
         let Some(g) = link else { return };
         let key = self.clients[c].key.clone();
         self.gone(c, Gone::Goodbye);
+        if self.clients[c].own {
+            self.delete(c);
+            self.return_after(c, &[1_000, 5_000, 15_000]);
+            return;
+        }
         let (process, after) = (self.gateways[g].process, self.rng.range(1, 10));
-        self.later(process, after, move |w| w.over(g, &key, conn, Reason::Leave));
+        self.later(process, after, move |w| {
+            w.over(g, &key, conn, Reason::Leave)
+        });
         self.return_after(c, &[50, 1_000, 5_000, 15_000]);
     }
 
     fn vanish(&mut self, c: usize) {
-        self.gone(c, Gone::Silent);
+        let own = self.clients[c].own;
+        self.gone(c, if own { Gone::Unheld } else { Gone::Silent });
         self.return_after(c, &[3_000, 10_000, 25_000]);
     }
 
     fn return_after(&mut self, c: usize, times: &[u64]) {
+        self.clients[c].forgot = true;
         // One in a few does not come back.
         if !self.rng.chance(250) {
             let back = *self.rng.pick(times);
             self.then(c, back, move |w| w.connect(c));
-        }
-    }
-
-    fn prefer(&mut self, c: usize) {
-        let setting = match self.rng.below(8) {
-            0 | 1 => Setting::Status(Some(Manual::Invisible)),
-            2 => Setting::Status(Some(Manual::Busy)),
-            3 => Setting::Status(None),
-            4 => Setting::Visibility(Visibility::Nobody),
-            5 => Setting::Visibility(Visibility::Everyone),
-            6 => Setting::Visibility(Visibility::Contacts),
-            _ => Setting::Contacts(vec![format!("u{}", self.rng.below(4))]),
-        };
-        let owner = self.clients[c].key.owner.clone();
-        // One at a time: a user's settings are ordered by their versions, not by the network.
-        let asking = |other: &Client| other.key.owner == owner && other.asking.is_some();
-        if self.clients.iter().any(asking) {
-            return;
-        }
-        let user = owner.user.as_str().to_owned();
-        self.note(Event::Asked {
-            user,
-            setting: setting.clone(),
-        });
-        let version = DAWN + self.now;
-        self.clients[c].asking = Some(version);
-        self.ask(c, setting, version);
-    }
-
-    /// Asks until it is recorded, always under the same version.
-    fn ask(&mut self, c: usize, setting: Setting, version: u64) {
-        if self.clients[c].asking != Some(version) {
-            return;
-        }
-        let g = self.rng.below(self.gateways.len());
-        let (process, store) = (self.gateways[g].process, self.gateways[g].store.clone());
-        let again = setting.clone();
-        self.at(1_200, move |w| w.ask(c, again, version));
-        if !self.awake(process) {
-            return;
-        }
-        let user = self.clients[c].key.owner.clone();
-        let call = async move { store.prefer(&user, preference(setting), version).await };
-        self.spawn(process, call, move |w, answer| {
-            let recorded = answer.ok().map(|answer| answer.value);
-            let Some(Preferred::Ok(prefs) | Preferred::Stale(prefs)) = recorded else {
-                return;
-            };
-            if w.clients[c].asking.take_if(|v| *v == version).is_some() {
-                let (user, _) = w.clients[c].names();
-                w.note(Event::Set { user });
-                if w.clients[c].link == Some(g) {
-                    w.carry(g, c, prefs);
-                }
-            }
-        });
-    }
-}
-
-fn preference(setting: Setting) -> Preference {
-    match setting {
-        Setting::Status(status) => Preference::Status(status),
-        Setting::Visibility(who) => Preference::Visibility(who),
-        Setting::Contacts(list) => {
-            let list = list.into_iter().filter_map(|user| UserId::new(user).ok());
-            Preference::Contacts(list.collect())
         }
     }
 }

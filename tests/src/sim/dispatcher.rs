@@ -7,14 +7,14 @@ use std::{
 };
 
 use adsum_core::{
-    Change, Item, Presence, TopicState, UserId, UserKey, Version, Visibility,
+    Change, Item, TopicState, UserId, UserKey, Version,
     ring::ShardRing,
     store::{Shard, Store},
 };
-use adsum_dispatcher::{Mark, News, Next, Outlet, Routed, StreamId, Tail};
+use adsum_dispatcher::{Mark, News, Outlet, Routed, StreamId, Tail};
 use adsum_proto::TopicKey;
 
-use super::{store::SimStore, world::World};
+use super::{store::SimStore, stream::Stream, world::World};
 
 /// Touched topics that a view remembers.
 const HISTORY: usize = 30;
@@ -33,13 +33,16 @@ pub(super) enum Ask {
     Parts(StreamId, Vec<TopicKey>),
 }
 
+/// Who is in a topic, each as of a version.
+type Members = Vec<(Arc<Item>, Version)>;
+
 /// What goes to a gateway.
 pub(super) enum Frame {
     States(Vec<(Shard, TopicState)>, Vec<(Shard, Mark)>),
     Parts {
         shard: Shard,
         at: Mark,
-        parts: Vec<(TopicKey, Vec<(Arc<Item>, Version)>)>,
+        parts: Vec<(TopicKey, Members)>,
     },
     List(UserKey, u64, Vec<UserId>),
 }
@@ -57,27 +60,16 @@ struct Task {
     inbox: VecDeque<Ask>,
     takers: BTreeSet<StreamId>,
     waiting: Vec<Waiting>,
-}
-
-struct Stream {
-    gateway: usize,
-    life: u64,
-    outlet: Outlet,
-    /// When the last frame arrives: none overtakes another.
-    last: u64,
-    lists: BTreeMap<UserKey, u64>,
-    missing: BTreeSet<(UserKey, u64)>,
-    fetching: bool,
-    /// Parts that wait for their turn.
-    answers: VecDeque<(Shard, Frame)>,
+    /// The last look failed.
+    doubt: bool,
 }
 
 pub(super) struct Dispatcher {
     pub(super) process: usize,
     pub(super) name: String,
-    store: Arc<SimStore>,
+    pub(super) store: Arc<SimStore>,
     tasks: Vec<Task>,
-    streams: BTreeMap<StreamId, Stream>,
+    pub(super) streams: BTreeMap<StreamId, Stream>,
     pub(super) mute_until: u64,
 }
 
@@ -127,7 +119,9 @@ impl World {
 
     fn poll_shard(&mut self, d: usize, shard: Shard) {
         let process = self.dispatchers[d].process;
-        self.later(process, self.times.poll, move |w| w.poll_shard(d, shard));
+        // Once nothing is lost any more, less often is often enough.
+        let pause = self.times.poll * if self.calm { 2 } else { 1 };
+        self.later(process, pause, move |w| w.poll_shard(d, shard));
         self.ask_shard(d, shard, Ask::Look);
     }
 
@@ -150,16 +144,8 @@ impl World {
         let topics: Vec<_> = topics.map(|t| t.key.clone()).collect();
         let outlet = Outlet::new(id, self.plan_ring(), self.plan.queue);
         outlet.know(&topics);
-        let stream = Stream {
-            gateway,
-            life,
-            outlet,
-            last: 0,
-            lists: BTreeMap::new(),
-            missing: BTreeSet::new(),
-            fetching: false,
-            answers: VecDeque::new(),
-        };
+        let longest = *self.rng.pick(&[40, 40, 500]);
+        let stream = Stream::new(gateway, life, outlet, longest);
         self.dispatchers[d].streams.insert(id, stream);
     }
 
@@ -192,6 +178,15 @@ impl World {
         self.work(d, shard);
     }
 
+    /// Asks a shard that may be looking at the store.
+    pub(super) fn ask_in_turn(&mut self, d: usize, shard: Shard, ask: Ask) {
+        let task = &mut self.dispatchers[d].tasks[usize::from(shard)];
+        task.inbox.push_back(ask);
+        if task.tail.is_some() {
+            self.work(d, shard);
+        }
+    }
+
     /// One thing after another, as long as the task does not look at the store.
     fn work(&mut self, d: usize, shard: Shard) {
         loop {
@@ -200,13 +195,20 @@ impl World {
             match task.inbox.pop_front() {
                 None => break,
                 Some(Ask::Look) => self.look(d, shard),
-                Some(Ask::Push(change)) => match tail.push(std::slice::from_ref(&*change)) {
-                    Some(states) => {
-                        self.route_states(d, shard, &states);
-                        self.mark(d, shard);
+                Some(Ask::Push(change)) => {
+                    let mut burst = vec![Change::clone(&change)];
+                    while let Some(Ask::Push(change)) = task.inbox.front() {
+                        burst.push(Change::clone(change));
+                        task.inbox.pop_front();
                     }
-                    None => self.look(d, shard),
-                },
+                    match tail.push(&burst) {
+                        Some(states) => {
+                            self.route_states(d, shard, &states);
+                            self.mark(d, shard);
+                        }
+                        None => self.look(d, shard),
+                    }
+                }
                 Some(Ask::Take {
                     stream,
                     cursor,
@@ -220,7 +222,7 @@ impl World {
                         cursor,
                         fresh,
                     });
-                    if ahead {
+                    if ahead || task.doubt {
                         self.look(d, shard);
                     } else {
                         self.admit(d, shard);
@@ -250,6 +252,7 @@ impl World {
         self.spawn(process, call, move |w, (tail, news)| {
             let task = &mut w.dispatchers[d].tasks[usize::from(shard)];
             task.tail = Some(tail);
+            task.doubt = !matches!(news, Ok(News::Current(_) | News::Whole(_)));
             match news {
                 Ok(News::Current(states)) => {
                     w.route_states(d, shard, &states);
@@ -380,137 +383,5 @@ impl World {
                 w.pump(d);
             }
         });
-    }
-
-    /// Sends what waits for each gateway, as long as it reads.
-    pub(super) fn pump(&mut self, d: usize) {
-        let streams: Vec<_> = self.dispatchers[d].streams.keys().copied().collect();
-        for stream in streams {
-            self.pump_stream(d, stream);
-        }
-    }
-
-    fn pump_stream(&mut self, d: usize, id: StreamId) {
-        loop {
-            let Some(stream) = self.dispatchers[d].streams.get_mut(&id) else {
-                return;
-            };
-            let g = stream.gateway;
-            if stream.fetching || self.gateways[g].feed.slow_until > self.now {
-                return;
-            }
-            if let Some((shard, frame)) = stream.answers.pop_front() {
-                stream.outlet.sent_parts(shard);
-                if let Frame::Parts { parts, .. } = &frame {
-                    for (key, members) in parts {
-                        members.iter().for_each(|(item, _)| stream.miss(key, item));
-                    }
-                }
-                self.send_down(d, id, frame);
-                continue;
-            }
-            match stream.outlet.next() {
-                Next::Idle => return,
-                Next::Kicked(_) => {}
-                Next::Batch(states, marks) => {
-                    for (_, routed) in &states {
-                        if let Presence::Here(item) = &routed.state.presence {
-                            let key = (routed.state.tenant.clone(), routed.state.topic.clone());
-                            stream.miss(&key, item);
-                        }
-                    }
-                    let states = states.iter().map(|(s, r)| (*s, r.state.clone())).collect();
-                    self.send_down(d, id, Frame::States(states, marks));
-                }
-                Next::Parts(shard, topics) => {
-                    let task = &mut self.dispatchers[d].tasks[usize::from(shard)];
-                    task.inbox.push_back(Ask::Parts(id, topics));
-                    if task.tail.is_some() {
-                        self.work(d, shard);
-                    }
-                }
-            }
-        }
-    }
-
-    fn send_down(&mut self, d: usize, id: StreamId, frame: Frame) {
-        let stream = self.dispatchers[d].streams.get(&id);
-        match stream.map(|stream| stream.missing.is_empty()) {
-            Some(true) => self.transmit(d, id, vec![frame]),
-            Some(false) => self.fetch_lists(d, id, vec![frame]),
-            None => {}
-        }
-    }
-
-    fn transmit(&mut self, d: usize, id: StreamId, frames: Vec<Frame>) {
-        let longest = if self.calm { 5 } else { 40 };
-        let after = self.rng.range(1, longest);
-        let now = self.now;
-        let Some(stream) = self.dispatchers[d].streams.get_mut(&id) else {
-            return;
-        };
-        stream.last = stream.last.max(now + after);
-        let (g, last) = (stream.gateway, stream.last);
-        let process = self.gateways[g].process;
-        if stream.life == self.processes[process].life {
-            self.later(process, last - now, move |w| {
-                for frame in frames {
-                    w.receive(g, d, id, frame);
-                }
-            });
-        }
-    }
-
-    /// Reads the lists of contacts that must go with a frame, and sends both.
-    fn fetch_lists(&mut self, d: usize, id: StreamId, mut frames: Vec<Frame>) {
-        let dispatcher = &mut self.dispatchers[d];
-        let (process, store) = (dispatcher.process, dispatcher.store.clone());
-        let Some(stream) = dispatcher.streams.get_mut(&id) else {
-            return;
-        };
-        let missing = std::mem::take(&mut stream.missing);
-        stream.fetching = true;
-        let call = async move {
-            let mut found = Vec::new();
-            for (user, version) in missing {
-                found.push((store.contacts(&user).await, user, version));
-            }
-            found
-        };
-        self.spawn(process, call, move |w, found| {
-            let Some(stream) = w.dispatchers[d].streams.get_mut(&id) else {
-                return;
-            };
-            stream.fetching = false;
-            for (list, user, version) in found {
-                match list {
-                    Ok(Some((version, list))) => {
-                        stream.lists.insert(user.clone(), version);
-                        frames.insert(0, Frame::List(user, version, list));
-                    }
-                    Ok(None) => {}
-                    Err(_) => drop(stream.missing.insert((user, version))),
-                }
-            }
-            w.transmit(d, id, frames);
-            w.pump_stream(d, id);
-        });
-    }
-
-    pub(super) fn queues(&self) -> Vec<(usize, usize)> {
-        let streams = self.dispatchers.iter().flat_map(|d| d.streams.values());
-        streams.map(|stream| stream.outlet.waiting()).collect()
-    }
-}
-
-impl Stream {
-    fn miss(&mut self, key: &TopicKey, item: &Item) {
-        if item.visibility != Visibility::Contacts || item.contacts == 0 {
-            return;
-        }
-        let user = UserKey::new(key.0.clone(), item.user.clone());
-        if self.lists.get(&user).is_none_or(|v| *v < item.contacts) {
-            self.missing.insert((user, item.contacts));
-        }
     }
 }

@@ -3,11 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use adsum_core::{Version, store::{Shard, Store}};
+use adsum_core::{
+    Version,
+    store::{Shard, Store},
+};
 use adsum_dispatcher::StreamId;
 use adsum_proto::TopicKey;
 
-use super::{dispatcher::{Ask, Frame}, world::World};
+use super::{
+    dispatcher::{Ask, Frame},
+    world::World,
+};
 
 /// How often a gateway looks who is silent, ms.
 const TICK: u64 = 400;
@@ -93,7 +99,7 @@ impl World {
         if route.next.is_some_and(|(_, until)| until <= now) {
             let next = route.next.take();
             if let Some((next, _)) = next {
-                self.send_up(g, next, shard, |stream| Ask::Release(stream));
+                self.send_up(g, next, shard, Ask::Release);
             }
         }
         let route = self.route(g, shard);
@@ -101,8 +107,11 @@ impl World {
             return;
         }
         let old = route.source;
-        route.source = route.next.take().map_or((old + 1) % count, |(next, _)| next);
-        self.send_up(g, old, shard, |stream| Ask::Release(stream));
+        route.source = route
+            .next
+            .take()
+            .map_or((old + 1) % count, |(next, _)| next);
+        self.send_up(g, old, shard, Ask::Release);
         self.take_source(g, shard);
     }
 
@@ -202,7 +211,9 @@ impl World {
     /// A message to a dispatcher, behind those before it.
     fn send_up(&mut self, g: usize, d: usize, shard: Shard, ask: impl FnOnce(StreamId) -> Ask) {
         let feed = &self.gateways[g].feed;
-        let Some(stream) = feed.streams[d] else { return };
+        let Some(stream) = feed.streams[d] else {
+            return;
+        };
         if feed.cut_until > self.now {
             return;
         }
@@ -266,12 +277,12 @@ impl World {
         let route = self.route(g, shard);
         let reached = route.cursor.is_none_or(|cursor| version >= cursor);
         if route.source != d {
-            if !route.next.is_some_and(|(next, _)| next == d) || !(reached || settling) {
+            if route.next.is_none_or(|(next, _)| next != d) || !(reached || settling) {
                 return;
             }
             let old = std::mem::replace(&mut route.source, d);
             route.next = None;
-            self.send_up(g, old, shard, |stream| Ask::Release(stream));
+            self.send_up(g, old, shard, Ask::Release);
         }
         self.settle_route(g, shard, settling);
         let route = self.route(g, shard);

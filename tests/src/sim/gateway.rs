@@ -147,14 +147,15 @@ impl World {
     }
 
     fn tell_client(&mut self, g: usize, key: &SessionKey, conn: Conn, word: &Word) {
-        let link = self.gateways[g].links.get(key);
-        let Some(client) = link.filter(|l| l.conn == conn).map(|l| l.client) else {
-            return;
-        };
-        if !matches!(word, Word::Recorded { .. } | Word::Closed(_)) {
-            self.gateways[g].links.remove(key);
+        let ended = !matches!(word, Word::Recorded { .. } | Word::Closed(_));
+        let links = &mut self.gateways[g].links;
+        if ended && links.get(key).is_some_and(|link| link.conn == conn) {
+            links.remove(key);
         }
-        self.hear(client, g, conn, word);
+        // One that was never let in has no link, but hears why.
+        if let Some(client) = self.clients.iter().position(|c| c.key == *key) {
+            self.hear(client, g, conn, word);
+        }
     }
 
     /// Wakes the holds when they want to be.
@@ -177,7 +178,7 @@ impl World {
     /// A client's hello has come.
     pub(super) fn welcome(&mut self, g: usize, client: usize, conn: Conn) {
         let key = self.clients[client].key.clone();
-        let state = self.clients[client].state_of(conn);
+        let state = self.clients[client].state();
         let heard = self.now;
         let link = Link {
             conn,
@@ -209,7 +210,7 @@ impl World {
     pub(super) fn changed(&mut self, g: usize, client: usize, conn: Conn) {
         let key = self.clients[client].key.clone();
         if self.spoke(g, &key, conn) {
-            let state = self.clients[client].state_of(conn);
+            let state = self.clients[client].state();
             self.hold_of(g, &key.clone(), |hold, _| hold.set(&key, conn, state, None));
         }
     }

@@ -8,15 +8,20 @@ mod feed;
 mod gateway;
 mod nemesis;
 mod net;
+mod own;
 mod plan;
+mod prefer;
 mod reaper;
 mod rng;
 mod store;
+mod stream;
 mod times;
 mod watcher;
 mod world;
 
-use adsum_core::{Conn, DeviceId, IdError, NodeId, RoomId, SessionKey, TenantId, Topic, UserId, UserKey};
+use adsum_core::{
+    Conn, DeviceId, IdError, NodeId, RoomId, SessionKey, TenantId, Topic, UserId, UserKey,
+};
 
 use self::{client::Client, plan::Plan, times::Times, world::World};
 use crate::{
@@ -131,7 +136,11 @@ fn build(plan: Plan) -> Result<World, IdError> {
         let key = SessionKey::new(owner, DeviceId::new(device)?);
         let bad_clock = world.rng.chance(80);
         if let Ok(conn) = Conn::new(1) {
-            world.clients.push(Client::new(key, conn, bad_clock));
+            let client = Client::new(key, conn, bad_clock);
+            let own = world.rng.chance(150);
+            world
+                .clients
+                .push(if own { client.on_its_own() } else { client });
         }
     }
     world.add_dispatcher("dispatcher-0");

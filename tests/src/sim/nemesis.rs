@@ -1,7 +1,10 @@
 //! What breaks, and how it is mended.
 
+use adsum_core::store::Store;
+
 use super::{
     plan::{Kind, Planned},
+    store::now,
     world::World,
 };
 use crate::history::{Event, Fault};
@@ -33,7 +36,7 @@ impl World {
             | Kind::DeafDispatcher
             | Kind::MutePushes => self.break_dispatcher(fault),
             Kind::KillReaper | Kind::FreezeReaper => self.break_reaper(fault),
-            Kind::Failover | Kind::Flush | Kind::Stall => self.break_shard(fault),
+            Kind::Failover | Kind::FailBack | Kind::Flush | Kind::Stall => self.break_shard(fault),
             Kind::StepClock => {
                 let steps = [-9_000, -2_500, 2_500, 9_000, 30_000];
                 let step = steps[pick(fault.lot, steps.len())];
@@ -102,7 +105,10 @@ impl World {
 
     fn break_dispatcher(&mut self, fault: Planned) {
         let d = pick(fault.lot, self.dispatchers.len());
-        let (process, name) = (self.dispatchers[d].process, self.dispatchers[d].name.clone());
+        let (process, name) = (
+            self.dispatchers[d].process,
+            self.dispatchers[d].name.clone(),
+        );
         if self.processes[process].dead {
             return;
         }
@@ -154,8 +160,20 @@ impl World {
                 let lost = [0, 1, 3, 6][pick(fault.lot >> 8, 4)];
                 let lost = self.net.losable(shard).min(lost);
                 self.broke(Fault::Failover { shard, lost }, lasts);
-                self.store.lose_last(shard, usize::try_from(lost).unwrap_or(0));
+                self.store
+                    .lose_last(shard, usize::try_from(lost).unwrap_or(0));
                 self.stall(shard, lasts);
+            }
+            Kind::FailBack => {
+                // The name that it goes back to is the one that its data knows: there is none
+                // to go back to while that is another's.
+                let page = now(self.store.log(shard, 0, 0));
+                let position = page.ok().and_then(|page| page.position);
+                if position.is_none_or(|position| position.settling) {
+                    return;
+                }
+                self.broke(Fault::Failover { shard, lost: 0 }, 0);
+                self.fail_back(shard);
             }
             Kind::Flush => {
                 self.broke(Fault::Flush(shard), 0);
@@ -169,6 +187,16 @@ impl World {
         if fault.kind != Kind::Stall {
             // What was written before is another server's.
             self.net.wrote(shard, true);
+        }
+    }
+
+    /// Another server takes over, begins an epoch that some hear of, and is gone again: the
+    /// first one goes on as it was, under its old name.
+    fn fail_back(&mut self, shard: u16) {
+        self.store.fail_over(shard);
+        if now(self.store.handle().claim(shard)).is_ok() {
+            self.follow_up();
+            self.store.rewind(shard, 1);
         }
     }
 

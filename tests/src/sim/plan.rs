@@ -19,13 +19,14 @@ pub(super) enum Kind {
     KillReaper,
     FreezeReaper,
     Failover,
+    FailBack,
     Flush,
     Stall,
     StepClock,
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::KillGateway,
         Self::FreezeGateway,
         Self::DrainGateway,
@@ -39,6 +40,7 @@ impl Kind {
         Self::KillReaper,
         Self::FreezeReaper,
         Self::Failover,
+        Self::FailBack,
         Self::Flush,
         Self::Stall,
         Self::StepClock,
@@ -61,7 +63,7 @@ impl Kind {
             Self::FreezeReaper => &[3_000, 6_000, 10_000],
             Self::Failover => &[1, 1_500, 5_000, 12_000],
             Self::Stall => &[800, 3_000, 8_000, 20_000],
-            Self::Flush | Self::StepClock => &[0],
+            Self::FailBack | Self::Flush | Self::StepClock => &[0],
         }
     }
 }

@@ -90,9 +90,11 @@ impl Store for SimStore {
         let shard = self.shard_of(&op.key.owner);
         let step = || {
             let answer = now(self.inner.open(op));
-            self.wrote(shard, &answer, |a| {
-                matches!(a.value, Opened::Ok { committed, .. } if committed)
-            });
+            self.wrote(
+                shard,
+                &answer,
+                |a| matches!(a.value, Opened::Ok { committed, .. } if committed),
+            );
             answer
         };
         self.net.call(self.process, copy, step).await
@@ -104,9 +106,11 @@ impl Store for SimStore {
         let shard = self.shard_of(&op.key.owner);
         let step = || {
             let answer = now(self.inner.alter(op));
-            self.wrote(shard, &answer, |a| {
-                matches!(a.value, Altered::Ok { committed, .. } if committed)
-            });
+            self.wrote(
+                shard,
+                &answer,
+                |a| matches!(a.value, Altered::Ok { committed, .. } if committed),
+            );
             answer
         };
         self.net.call(self.process, copy, step).await
@@ -118,9 +122,11 @@ impl Store for SimStore {
         let shard = self.shard_of(&op.key.owner);
         let step = || {
             let answer = now(self.inner.close(op));
-            self.wrote(shard, &answer, |a| {
-                matches!(a.value, Closed::Ok { committed } if committed)
-            });
+            self.wrote(
+                shard,
+                &answer,
+                |a| matches!(a.value, Closed::Ok { committed } if committed),
+            );
             answer
         };
         self.net.call(self.process, copy, step).await
@@ -169,7 +175,7 @@ impl Store for SimStore {
         limit: usize,
     ) -> Result<Vec<SessionKey>> {
         let step = || now(self.inner.held(shard, holder, after, limit));
-        self.net.call(self.process, None, step).await
+        self.net.read(self.process, step).await
     }
 
     async fn claim(&self, shard: Shard) -> Result<Answer<Fence>> {
@@ -216,27 +222,27 @@ impl Store for SimStore {
 
     async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>> {
         let step = || now(self.inner.contacts(user));
-        self.net.call(self.process, None, step).await
+        self.net.read(self.process, step).await
     }
 
     async fn read(&self, users: &[UserKey]) -> Result<Vec<UserRead>> {
         let step = || now(self.inner.read(users));
-        self.net.call(self.process, None, step).await
+        self.net.read(self.process, step).await
     }
 
     async fn log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
         let step = || now(self.inner.log(shard, after, limit));
-        self.net.call(self.process, None, step).await
+        self.net.read(self.process, step).await
     }
 
     async fn scan(&self, shard: Shard, cursor: u64) -> Result<ScanPage> {
         let step = || now(self.inner.scan(shard, cursor));
-        self.net.call(self.process, None, step).await
+        self.net.read(self.process, step).await
     }
 
     async fn deadlines(&self, shard: Shard, limit: usize) -> Result<Vec<(Due, u64)>> {
         let step = || now(self.inner.deadlines(shard, limit));
-        self.net.call(self.process, None, step).await
+        self.net.read(self.process, step).await
     }
 
     async fn subscribe(&self, shard: Shard) -> Result<BoxStream<'static, Push>> {

@@ -45,8 +45,8 @@ impl Times {
         sweep: 1_000,
         window: 6_000,
         absent: 24_000,
-        active: 45_000,
-        quiet: 60_000,
+        active: 40_000,
+        quiet: 50_000,
     };
 
     pub(super) fn store(&self, shards: u16) -> Options {

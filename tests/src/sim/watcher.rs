@@ -99,9 +99,16 @@ impl World {
         };
         let topics: Vec<_> = self.topics.iter().map(picture).collect();
         let life = self.processes[self.gateways[g].process].life;
-        let users: Vec<_> = self.clients.iter().map(|c| c.key.owner.user.clone()).collect();
+        let users: Vec<_> = self
+            .clients
+            .iter()
+            .map(|c| c.key.owner.user.clone())
+            .collect();
         let mut watchers = Vec::new();
-        for (n, (topic, all)) in [(0, false), (1, false), (2, false), (0, true)].into_iter().enumerate() {
+        for (n, (topic, all)) in [(0, false), (1, false), (2, false), (0, true)]
+            .into_iter()
+            .enumerate()
+        {
             let eyes = (n % 2 == 0 && !all).then(|| self.rng.pick(&users).clone());
             watchers.push(Watcher {
                 name: format!("{}.{life}.w{n}", self.gateways[g].name),
@@ -148,7 +155,14 @@ impl World {
             let Picture {
                 roster, pending, ..
             } = &mut pictures.topics[n];
-            roster.take(shard, &state.user, state.presence, state.version, now, pending);
+            roster.take(
+                shard,
+                &state.user,
+                state.presence,
+                state.version,
+                now,
+                pending,
+            );
         }
         for topic in touched {
             self.tell(g, topic);
@@ -215,7 +229,10 @@ impl World {
             if watcher.topic != topic || watcher.shown.is_none() {
                 continue;
             }
-            let sees: Vec<_> = here.iter().map(|item| pictures.sees(watcher, item)).collect();
+            let sees: Vec<_> = here
+                .iter()
+                .map(|item| pictures.sees(watcher, item))
+                .collect();
             let event = self.gateways[g].pictures.watchers[n].learn(here, &sees, gone);
             if let Some(event) = event {
                 self.note(event);

@@ -23,8 +23,8 @@ use adsum_store::{Hooks, MemoryStore};
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 
 use super::{
-    client::Client, dispatcher::Dispatcher, gateway::Gateway, net::Net, plan::Plan,
-    reaper::Reaper, rng::Rng, store::now, times::Times,
+    client::Client, dispatcher::Dispatcher, gateway::Gateway, net::Net, plan::Plan, reaper::Reaper,
+    rng::Rng, store::now, times::Times,
 };
 use crate::history::{Event, Fault, History};
 
@@ -167,7 +167,6 @@ impl World {
             self.now = next.at;
             self.tick_clock();
             (next.job)(self);
-            self.follow_up();
         }
         self.now = until;
     }
@@ -220,10 +219,7 @@ impl World {
             return;
         }
         if frozen_until > self.now {
-            self.push(
-                frozen_until,
-                Box::new(move |w| w.live(process, life, job)),
-            );
+            self.push(frozen_until, Box::new(move |w| w.live(process, life, job)));
             return;
         }
         job(self);
@@ -291,15 +287,21 @@ impl World {
             });
         }
         for (after, copy) in due.copies {
-            self.at(after, move |_| copy());
+            self.at(after, move |w| {
+                copy();
+                w.follow_up();
+            });
         }
         for event in due.events {
             self.note(event);
         }
+        if due.wrote {
+            self.follow_up();
+        }
     }
 
-    /// After every step: what the store pushed goes to the dispatchers.
-    fn follow_up(&mut self) {
+    /// After every write: what the store pushed goes to the dispatchers.
+    pub(super) fn follow_up(&mut self) {
         for shard in 0..self.plan.shards {
             while let Some(Some(push)) = self.pushes[usize::from(shard)].next().now_or_never() {
                 if let Push::Change(change) = push {

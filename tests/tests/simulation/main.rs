@@ -3,6 +3,7 @@
 //! `ADSUM_SEED=…` repeats one run and prints its whole history with `ADSUM_HISTORY=1`;
 //! `ADSUM_RUNS=…` sets how many there are.
 
+mod regressions;
 mod seeds;
 mod shape;
 

@@ -47,7 +47,10 @@ pub(crate) async fn live(scene: Scene, n: usize, rng: StdRng) {
     sleep(Duration::from_millis(jitter)).await;
     while !beater.scene.is_calm() {
         beater.life().await;
-        let away = beater.scene.times.of(beater.rng.random_range(2_000..60_000));
+        let away = beater
+            .scene
+            .times
+            .of(beater.rng.random_range(2_000..60_000));
         tokio::select! {
             () = sleep(away) => {}
             () = beater.scene.calmed() => {}
@@ -86,7 +89,8 @@ impl Beater {
 
     /// Whether no beat of before can still arrive.
     fn sure(&self) -> bool {
-        self.unsure.is_none_or(|at| at.elapsed() > Duration::from_secs(40))
+        self.unsure
+            .is_none_or(|at| at.elapsed() > Duration::from_secs(40))
     }
 
     fn change(&mut self) {
@@ -160,7 +164,11 @@ impl Beater {
         self.scene.truth.gone(&self.user, DEVICE);
         let path = format!("/v1/sessions/{DEVICE}");
         let answer = self.post("DELETE", &path, &Value::Null).await;
-        let how = if answer.is_ok() { Gone::Goodbye } else { Gone::Unheld };
+        let how = if answer.is_ok() {
+            Gone::Goodbye
+        } else {
+            Gone::Unheld
+        };
         self.gone(at, how);
     }
 }

@@ -40,7 +40,11 @@ pub(crate) async fn request(
     let Ok(Ok(mut stream)) = timeout(limit, TcpStream::connect(address)).await else {
         return Answer::Refused;
     };
-    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     let request = format!(
         "{method} {path} HTTP/1.0\r\nAuthorization: Bearer {token}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

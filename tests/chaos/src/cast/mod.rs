@@ -125,7 +125,7 @@ impl Scene {
 pub struct Cast {
     scene: Scene,
     calm: watch::Sender<bool>,
-    tasks: JoinSet<()>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Cast {
@@ -170,7 +170,15 @@ impl Cast {
         for plan in watcher::plans(&scene, &mut rng) {
             tasks.spawn(watcher::live(scene.clone(), plan));
         }
+        let tasks = Mutex::new(tasks);
         Ok(Self { scene, calm, tasks })
+    }
+
+    /// How many users there are at most.
+    #[must_use]
+    pub fn users(&self) -> usize {
+        let size = self.scene.size;
+        size.clients - size.clients / 6 + size.beaters
     }
 
     /// Who is there, and who is shown.
@@ -182,7 +190,11 @@ impl Cast {
     /// A gateway was killed: some of its clients will not come back.
     pub fn lost(&self, gateway: &str) {
         let at = self.scene.record.now();
-        let mut killed = self.scene.killed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut killed = self
+            .scene
+            .killed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         killed.insert(gateway.to_owned(), at);
     }
 
@@ -192,7 +204,11 @@ impl Cast {
     }
 
     /// Everybody is gone at once.
-    pub async fn end(mut self) {
-        self.tasks.shutdown().await;
+    pub async fn end(&self) {
+        let mut tasks = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *tasks)
+        };
+        tasks.shutdown().await;
     }
 }

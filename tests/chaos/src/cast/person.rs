@@ -168,7 +168,8 @@ impl Person {
             };
             let life = self.rng.random::<u32>();
             let name = format!("{}.{}.{life:x}.{n}", self.user, self.device);
-            self.sights.push((topic, Sight::new(&self.scene, name, view)));
+            self.sights
+                .push((topic, Sight::new(&self.scene, name, view)));
         }
         Ok(())
     }
@@ -182,7 +183,9 @@ impl Person {
         let within = Duration::from_millis(self.scene.times.answer() * 4 / 5);
         if self.link == Link::Up && begun.elapsed() < within {
             let (user, device) = self.names();
-            self.scene.record.note(Event::Recorded { user, device, said });
+            self.scene
+                .record
+                .note(Event::Recorded { user, device, said });
         }
     }
 
@@ -191,7 +194,9 @@ impl Person {
         if !matches!(how, Gone::Broken { returns: true }) {
             self.scene.truth.gone(&user, &device);
         }
-        self.scene.record.note_at(at, Event::Gone { user, device, how });
+        self.scene
+            .record
+            .note_at(at, Event::Gone { user, device, how });
     }
 
     fn blind(&mut self) {

@@ -47,7 +47,9 @@ impl Sight {
         if self.counts() {
             let shown: BTreeSet<_> = self.shown.keys().cloned().collect();
             let begun = self.watching && self.begun;
-            self.scene.truth.show(&self.name, |known| *known = begun.then_some(shown));
+            self.scene
+                .truth
+                .show(&self.name, |known| *known = begun.then_some(shown));
         }
     }
 
@@ -98,8 +100,9 @@ impl Sight {
         for leave in &leaves {
             self.shown.remove(&leave.user);
         }
-        // Before the first picture is whole, these are how it came about.
-        if !self.begun {
+        // Before the first picture is whole, these are how it came about; and what waited to be
+        // read when the connection was lost counts for the next picture.
+        if !self.begun || !self.watching {
             return;
         }
         if self.counts() {
@@ -152,7 +155,11 @@ pub(crate) fn seen_in(list: &Value) -> Vec<Seen> {
             v: item["v"].as_str()?.parse().ok()?,
         })
     };
-    list.as_array().into_iter().flatten().filter_map(seen).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(seen)
+        .collect()
 }
 
 /// Leaves of a frame in JSON.
@@ -160,9 +167,15 @@ pub(crate) fn leaving_in(list: &Value) -> Vec<Leaving> {
     let leaving = |left: &Value| {
         Some(Leaving {
             user: left["user"].as_str()?.to_owned(),
-            reason: serde_json::from_value(left["reason"].clone()).ok().flatten(),
+            reason: serde_json::from_value(left["reason"].clone())
+                .ok()
+                .flatten(),
             v: left["v"].as_str()?.parse().ok()?,
         })
     };
-    list.as_array().into_iter().flatten().filter_map(leaving).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(leaving)
+        .collect()
 }

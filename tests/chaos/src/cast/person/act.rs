@@ -67,7 +67,9 @@ impl Person {
             return Act::None;
         };
         let client = client.clone();
-        Act::Call(Box::pin(async move { client.set_meta(Some(meta)).await.is_ok() }))
+        Act::Call(Box::pin(async move {
+            client.set_meta(Some(meta)).await.is_ok()
+        }))
     }
 
     fn activity(&mut self, client: &Client) -> Act {
@@ -77,7 +79,9 @@ impl Person {
         };
         self.say(|said| said.activity = next);
         let client = client.clone();
-        Act::Call(Box::pin(async move { client.set_activity(next).await.is_ok() }))
+        Act::Call(Box::pin(
+            async move { client.set_activity(next).await.is_ok() },
+        ))
     }
 
     /// In or out of a room: of its own or of another one.
@@ -96,7 +100,9 @@ impl Person {
                 said.rooms.push(name);
                 said.rooms.sort();
             });
-            Act::Call(Box::pin(async move { client.join(room, None).await.is_ok() }))
+            Act::Call(Box::pin(
+                async move { client.join(room, None).await.is_ok() },
+            ))
         }
     }
 

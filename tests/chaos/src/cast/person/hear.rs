@@ -29,7 +29,14 @@ impl Person {
             }
             Told::Synced {
                 topic, complete, ..
-            } => self.sight(&topic)?.synced(complete),
+            } => {
+                // While a part has not answered, what was known before and what is told now are
+                // mixed; the picture counts once it is whole.
+                let sight = self.sight(&topic)?;
+                if complete {
+                    sight.synced(true);
+                }
+            }
             Told::Ended(reason) => return Some(self.ended(&reason)),
             _ => {}
         }
@@ -68,10 +75,14 @@ impl Person {
         );
         let now = self.scene.record.now();
         if now - at < self.scene.times.answer() * 4 / 5 {
-            self.scene.record.note(Event::Recorded { user, device, said });
+            self.scene
+                .record
+                .note(Event::Recorded { user, device, said });
         }
         let gateway = self.gateway.clone();
-        self.sights.iter_mut().for_each(|(_, sight)| sight.begin(&gateway));
+        self.sights
+            .iter_mut()
+            .for_each(|(_, sight)| sight.begin(&gateway));
     }
 
     /// Lost, without our doing: comes back by itself, but for some of those whose gateway died.
@@ -99,11 +110,7 @@ impl Person {
             EndReason::Left | EndReason::ClosedByApp => return 500,
             reason => reason.to_string(),
         };
-        self.scene.record.note(Event::Ousted {
-            user,
-            device,
-            word,
-        });
+        self.scene.record.note(Event::Ousted { user, device, word });
         if self.link != Link::Away {
             let at = self.scene.record.now();
             self.gone_at(at, Gone::Silent);
