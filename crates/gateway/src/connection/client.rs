@@ -23,7 +23,8 @@ use crate::{
 /// Bad frames in a row, after which a client is not listened to any more.
 const BAD_FRAMES: u32 = 20;
 
-/// Refusals in a row for sending too fast, after which a client is not listened to any more.
+/// Refusals for sending too fast, less one for every frame that was taken meanwhile, after which
+/// a client is not listened to any more.
 const TOO_FAST: u32 = 200;
 
 /// How a connection ends.
@@ -168,7 +169,7 @@ impl Client {
             let regardless = self.too_fast > TOO_FAST;
             return end.or(regardless.then_some(End::Close(Close::TooMany)));
         }
-        self.too_fast = 0;
+        self.too_fast = self.too_fast.saturating_sub(1);
         match frame {
             Ok(frame) => {
                 self.bad_frames = 0;

@@ -53,8 +53,8 @@ struct Reader<'a> {
     struck: &'a [Struck],
     times: Times,
     figures: Figures,
-    /// Of watchers who see everybody: the last mark of each user.
-    watchers: HashMap<String, HashMap<String, u64>>,
+    /// Watchers who see everybody: since when, and the last mark of each user.
+    watchers: HashMap<String, (u64, HashMap<String, u64>)>,
     devices: HashMap<String, BTreeSet<String>>,
     gateways: HashMap<(String, String), String>,
     /// Marks of users with one device, and when they were said.
@@ -124,7 +124,7 @@ impl Reader<'_> {
             }
             Event::Gone { user, device, how } => self.depart(at, user, device, *how),
             Event::Watching { watcher, view } if view.all && view.topic == "tenant" => {
-                self.watchers.insert(watcher.clone(), HashMap::new());
+                self.watchers.insert(watcher.clone(), (at, HashMap::new()));
             }
             Event::State {
                 watcher, members, ..
@@ -151,14 +151,17 @@ impl Reader<'_> {
     }
 
     fn depart(&mut self, at: u64, user: &str, device: &str, how: Gone) {
-        let sort = match how {
-            Gone::Broken { returns: true } | Gone::Unheld => return,
-            Gone::Goodbye => GRACEFUL,
-            Gone::Broken { returns: false } => BROKEN,
-            Gone::Silent => SILENT,
-        };
+        if how == (Gone::Broken { returns: true }) {
+            return;
+        }
         // What was not told by now need not be told any more.
         self.said.remove(user);
+        let sort = match how {
+            Gone::Goodbye => GRACEFUL,
+            Gone::Broken { .. } => BROKEN,
+            Gone::Silent => SILENT,
+            Gone::Unheld => return,
+        };
         let devices = self.devices.entry(user.to_owned()).or_default();
         devices.remove(device);
         // Of several devices the last to be told decides, which need not be the last to go.
@@ -186,7 +189,7 @@ impl Reader<'_> {
     }
 
     fn see(&mut self, at: Option<u64>, watcher: &str, seen: &Seen) {
-        let Some(known) = self.watchers.get_mut(watcher) else {
+        let Some((since, known)) = self.watchers.get_mut(watcher) else {
             return;
         };
         let Some(mark) = seen.mark else { return };
@@ -201,7 +204,9 @@ impl Reader<'_> {
             .filter(|(m, _)| *m <= mark)
         {
             let took = at.saturating_sub(*said_at);
-            self.figures.deliveries.push((*said_at, took));
+            if said_at >= since {
+                self.figures.deliveries.push((*said_at, took));
+            }
         }
     }
 
