@@ -45,7 +45,7 @@ struct Options {
     /// Draws the faults and the clients; without one, at random.
     #[arg(long)]
     seed: Option<u64>,
-    /// For how long things break.
+    /// For how long things break at random, after a round in which they break one by one.
     #[arg(long, default_value_t = 20)]
     minutes: u64,
     /// Clients at a time.
@@ -133,6 +133,24 @@ fn say(bar: &ProgressBar, text: &str) {
     }
 }
 
+/// The first round breaks one thing at a time and waits in between, so that what is measured is
+/// one fault's doing.
+fn one_by_one(times: Times) -> Script {
+    // Longer than anything takes to be told.
+    let alone = Duration::from_millis(times.ttl() + times.holder() + 2_000);
+    let soon = Duration::from_secs(5);
+    let kinds = [
+        (alone, Kind::GatewayKilled),
+        (alone, Kind::GatewayKilled),
+        (alone, Kind::DispatcherKilled),
+        (soon, Kind::DispatcherKilled),
+        (soon, Kind::DispatcherKilled),
+        (soon, Kind::MasterKilled),
+        (alone, Kind::MasterKilled),
+    ];
+    Script::Steps(kinds.map(|(pause, kind)| (pause, vec![kind])).into())
+}
+
 async fn break_it(options: &Options, seed: u64) -> Result<Run> {
     let bar = ProgressBar::new(options.minutes * 60);
     let style = "{elapsed_precise} [{bar:40}] {pos}/{len} s  {msg}";
@@ -154,18 +172,24 @@ async fn break_it(options: &Options, seed: u64) -> Result<Run> {
     let kinds = kinds(options, &world);
     let mut left = Duration::from_secs(options.minutes * 60);
     let mut failed = 0;
-    while left > Duration::ZERO {
+    let mut first = options.only.is_none().then(|| one_by_one(times));
+    while left > Duration::ZERO || first.is_some() {
         let round = run.rounds as u64;
-        let lasts = ROUND.min(left);
+        let lasts = if first.is_some() {
+            Duration::ZERO
+        } else {
+            ROUND.min(left)
+        };
         left -= lasts;
+        let random = || Script::Random {
+            deck: Box::new(Deck::new(seed.wrapping_add(round), kinds.clone())),
+            lasts,
+        };
         let plan = Round {
             seed: seed ^ (round << 32),
             tenant: format!("t{round}"),
             size: Size::of(options.clients),
-            script: Script::Random {
-                deck: Box::new(Deck::new(seed.wrapping_add(round), kinds.clone())),
-                lasts,
-            },
+            script: first.take().unwrap_or_else(random),
             after: Duration::from_secs(1),
             quiet: Duration::from_millis(times.quiet()),
         };
