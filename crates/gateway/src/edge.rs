@@ -3,7 +3,8 @@
 
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use adsum_core::{Conn, IdError, NodeId, Reason, SessionKey, store::Store};
+use adsum_core::{Conn, IdError, NodeId, Reason, RoomId, SessionKey, Topic, store::Store};
+use adsum_proto::client::{Encoding, frame::ServerBody};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
     holder::{Holder, HolderConfig, Tell},
     hub::{Hub, HubConfig},
     limits::Counters,
+    outbox::{Bounds, Outbox},
     registry::Registry,
 };
 
@@ -95,6 +97,28 @@ pub struct Caller {
     pub settings: Arc<Settings>,
     /// Their eyes.
     pub sight: Sight,
+}
+
+impl Caller {
+    /// Whether a session of theirs may be in the room.
+    pub(crate) fn may_join(&self, room: &RoomId) -> Result<(), EdgeError> {
+        match self.identity.may_join(room) {
+            true => Ok(()),
+            false => Err(EdgeError::forbidden(format!(
+                "the token does not allow to join room {room}"
+            ))),
+        }
+    }
+
+    /// Whether they may watch or read the topic.
+    pub(crate) fn may_watch(&self, topic: &Topic) -> Result<(), EdgeError> {
+        match self.identity.may_watch(topic) {
+            true => Ok(()),
+            false => Err(EdgeError::forbidden(format!(
+                "the token does not allow to watch {topic}"
+            ))),
+        }
+    }
 }
 
 /// The edge. Clones are the same one.
@@ -217,6 +241,37 @@ impl Edge {
     #[must_use]
     pub fn draining(&self) -> &CancellationToken {
         &self.0.draining
+    }
+
+    /// Refuses newcomers once the gateway begins to drain.
+    ///
+    /// # Errors
+    /// When it does.
+    pub(crate) fn open(&self) -> Result<(), EdgeError> {
+        match self.0.draining.is_cancelled() {
+            true => Err(EdgeError::unavailable(
+                "this gateway goes away; try another",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks a client to come back elsewhere, at some time within the drain window.
+    pub(crate) fn reconnect(&self) -> (ServerBody, Duration) {
+        let window = self.0.config.drain_window;
+        let spread = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
+        let after_ms = rand::random_range(0..spread);
+        let body = ServerBody::Reconnect { after_ms };
+        (body, Duration::from_millis(after_ms))
+    }
+
+    /// An empty outbox.
+    pub(crate) fn outbox(&self, encoding: Encoding) -> Arc<Outbox> {
+        let bounds = Bounds {
+            answers: self.0.config.outbox_answers,
+            entries: self.0.config.outbox_entries,
+        };
+        Outbox::new(encoding, bounds)
     }
 
     pub(crate) fn holder(&self) -> &Holder {

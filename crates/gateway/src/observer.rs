@@ -6,17 +6,17 @@ use std::{collections::HashMap, sync::Arc};
 use adsum_core::Topic;
 use adsum_proto::client::{
     Close, Code, Encoding,
-    frame::{ServerBody, ServerFrame, Watch},
+    frame::{ServerFrame, Watch},
 };
 use bytes::Bytes;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::{
     Caller, Edge, EdgeError, clock,
-    connection::hello::{may_watch, watched},
+    connection::hello::watched,
     hub::{Asked, Subscription, Watcher},
     limits::Admission,
-    outbox::{Bounds, Outbox},
+    outbox::Outbox,
 };
 
 /// One that watches.
@@ -49,24 +49,16 @@ impl Observer {
         encoding: Encoding,
         watches: Vec<Watch>,
     ) -> Result<Self, EdgeError> {
-        if edge.draining().is_cancelled() {
-            return Err(EdgeError::unavailable(
-                "this gateway goes away; try another",
-            ));
-        }
+        edge.open()?;
         let limits = &caller.settings.limits;
         watched(limits, watches.iter().map(|w| &w.topic))?;
         for watch in &watches {
-            may_watch(&caller, &watch.topic)?;
+            caller.may_watch(&watch.topic)?;
         }
         let identity = &caller.identity;
         let (tenant, user) = (&identity.tenant, identity.user.as_ref());
         let admission = edge.counters().admit(tenant, user, limits)?;
-        let bounds = Bounds {
-            answers: edge.config().outbox_answers,
-            entries: edge.config().outbox_entries,
-        };
-        let outbox = Outbox::new(encoding, bounds);
+        let outbox = edge.outbox(encoding);
         let begin = |watch: Watch| {
             let asked = Asked {
                 mode: watch.mode,
@@ -136,13 +128,10 @@ impl Observer {
     }
 
     fn send_away(&mut self) {
-        let window = self.edge.config().drain_window;
-        let spread = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
-        let after_ms = rand::random_range(0..spread);
-        let body = ServerBody::Reconnect { after_ms };
+        let (body, after) = self.edge.reconnect();
         self.outbox.answer(&ServerFrame::new(None, body));
         // It can't be told to move by itself: the end of the stream does.
-        self.away_at = Some(Instant::now() + Duration::from_millis(after_ms));
+        self.away_at = Some(Instant::now() + after);
     }
 }
 

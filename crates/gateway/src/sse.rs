@@ -9,7 +9,7 @@ use adsum_proto::client::{Encoding, Fault, Mode, check, frame::Watch};
 use axum::{
     Router,
     extract::{ConnectInfo, RawQuery, State},
-    http::{HeaderMap, header},
+    http::HeaderMap,
     response::{
         IntoResponse, Response, Sse,
         sse::{Event, KeepAlive},
@@ -20,8 +20,8 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use crate::{
-    EdgeError, auth,
-    http::{HttpError, cors},
+    EdgeError,
+    http::{self, HttpError, cors},
     observer::{Observer, Told},
     requests::Requests,
 };
@@ -66,9 +66,7 @@ fn open(
             _ => {}
         }
     }
-    let header = headers.get(header::AUTHORIZATION);
-    let header = header.and_then(|value| value.to_str().ok());
-    let token = auth::bearer(header).ok().or(token.as_deref());
+    let token = http::token(headers).or(token.as_deref());
     let caller = requests.admit(token, peer.ip())?;
     if topics.is_empty() {
         return Err(Fault::Missing("topic").into());

@@ -21,8 +21,8 @@ use futures::{
 use serde::Deserialize;
 
 use crate::{
-    auth,
     connection::{self, Door, Received, Sink, Source},
+    http::{HttpError, token},
     requests::Requests,
 };
 
@@ -51,14 +51,10 @@ async fn upgrade(
     headers: HeaderMap,
     socket: WebSocketUpgrade,
 ) -> Response {
-    if requests.edge().draining().is_cancelled() {
-        let away = "this gateway goes away; try another\n";
-        return (StatusCode::SERVICE_UNAVAILABLE, away).into_response();
+    if let Err(away) = requests.edge().open() {
+        return HttpError::from(away).into_response();
     }
-    let header = headers.get(header::AUTHORIZATION);
-    let header = header.and_then(|value| value.to_str().ok());
-    let token = auth::bearer(header).ok().map(str::to_owned);
-    let token = token.or(handshake.token);
+    let token = token(&headers).map(str::to_owned).or(handshake.token);
     let limit = requests.edge().book().largest_frame();
     let socket = socket
         .read_buffer_size(READ_BUFFER)

@@ -21,7 +21,7 @@ mod words;
 
 pub use check::FrameLimits;
 pub use close::Close;
-pub use code::Code;
+pub use code::{Code, Sort};
 pub use error::{Fault, FrameError};
 pub use splice::{Encoding, Piece, Shared};
 pub use wire::WireFrame;

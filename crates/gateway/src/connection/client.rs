@@ -118,7 +118,7 @@ impl Client {
                     self.ring()
                 }
                 () = draining.cancelled(), if self.away_at.is_none() => {
-                    self.send_away(self.edge.config().drain_window);
+                    self.send_away();
                     None
                 }
             };
@@ -219,7 +219,7 @@ impl Client {
             Word::Closed(_) => return None,
             Word::Stuck => {
                 if self.away_at.is_none() {
-                    self.send_away(self.edge.config().drain_window);
+                    self.send_away();
                 }
                 return None;
             }
@@ -234,12 +234,11 @@ impl Client {
         self.refuse(None, &error)
     }
 
-    /// Asks the client to come back elsewhere, at some time within the window.
-    pub(super) fn send_away(&mut self, window: Duration) {
-        let spread = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
-        let after_ms = rand::random_range(0..spread);
-        self.answer(None, ServerBody::Reconnect { after_ms });
-        self.away_at = Some(Instant::now() + window);
+    /// Asks the client to come back elsewhere; it is closed when the drain window has passed.
+    fn send_away(&mut self) {
+        let (body, _) = self.edge.reconnect();
+        self.answer(None, body);
+        self.away_at = Some(Instant::now() + self.edge.config().drain_window);
         self.hurry = true;
     }
 

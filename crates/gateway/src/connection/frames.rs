@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     client::{Client, End, Session},
-    hello::{may_join, may_watch, origin, watched},
+    hello::{origin, watched},
 };
 use crate::{
     EdgeError,
@@ -72,7 +72,7 @@ impl Client {
         trace: Option<Arc<str>>,
     ) -> Result<(), EdgeError> {
         let session = self.session()?;
-        may_join(&session.caller, &join.room)?;
+        session.caller.may_join(&join.room)?;
         let mut state = session.state.clone();
         let stay = state.rooms.entry(join.room).or_insert(Membership {
             since: 0,
@@ -122,7 +122,7 @@ impl Client {
     pub(super) fn watch(&mut self, watch: Watch, r#ref: Option<Ref>) -> Result<(), EdgeError> {
         let (edge, outbox) = (self.edge.clone(), Arc::clone(&self.outbox));
         let session = self.session()?;
-        may_watch(&session.caller, &watch.topic)?;
+        session.caller.may_watch(&watch.topic)?;
         let asked = Asked {
             mode: watch.mode,
             digest: watch.digest,

@@ -126,31 +126,13 @@ fn check(hello: &Hello, caller: &Caller) -> Result<(), EdgeError> {
     let limits = &caller.settings.limits;
     limits.session().check(&hello.state())?;
     for join in &hello.rooms {
-        may_join(caller, &join.room)?;
+        caller.may_join(&join.room)?;
     }
     let topics: Vec<_> = hello.watch.iter().map(|w| &w.topic).collect();
     for topic in &topics {
-        may_watch(caller, topic)?;
+        caller.may_watch(topic)?;
     }
     watched(limits, topics.into_iter())
-}
-
-pub(super) fn may_join(caller: &Caller, room: &adsum_core::RoomId) -> Result<(), EdgeError> {
-    match caller.identity.may_join(room) {
-        true => Ok(()),
-        false => Err(EdgeError::forbidden(format!(
-            "the token does not allow to join room {room}"
-        ))),
-    }
-}
-
-pub(crate) fn may_watch(caller: &Caller, topic: &Topic) -> Result<(), EdgeError> {
-    match caller.identity.may_watch(topic) {
-        true => Ok(()),
-        false => Err(EdgeError::forbidden(format!(
-            "the token does not allow to watch {topic}"
-        ))),
-    }
 }
 
 /// Whether so many topics may be watched.

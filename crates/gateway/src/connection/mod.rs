@@ -14,10 +14,7 @@ use std::{future::Future, net::IpAddr, sync::Arc, time::Duration};
 use adsum_proto::client::{Close, Encoding, v1};
 use bytes::Bytes;
 
-use crate::{
-    outbox::{Bounds, Outbox},
-    requests::Requests,
-};
+use crate::{outbox::Outbox, requests::Requests};
 use client::{Client, End};
 
 /// What a last frame and a goodbye may take to get through.
@@ -76,12 +73,7 @@ pub(crate) async fn run(
     let edge = requests.edge();
     // A stop waits for it.
     let _counted = edge.connections().token();
-    let config = edge.config();
-    let bounds = Bounds {
-        answers: config.outbox_answers,
-        entries: config.outbox_entries,
-    };
-    let outbox = Outbox::new(door.encoding, bounds);
+    let outbox = edge.outbox(door.encoding);
     let mut client = Client::new(requests.clone(), door, Arc::clone(&outbox));
     {
         let writer = write(&outbox, &mut sink);

@@ -1,6 +1,6 @@
 //! Failures as gRPC says them: a code of gRPC's, and ours in the trailing metadata.
 
-use adsum_proto::client::Code;
+use adsum_proto::client::{Code, Sort};
 use tonic::{
     Code as Grpc, Status,
     metadata::{MetadataMap, MetadataValue},
@@ -24,33 +24,14 @@ pub(crate) fn status(error: &EdgeError) -> Status {
 }
 
 const fn grpc(code: Code) -> Grpc {
-    match code {
-        Code::FrameTooLarge => Grpc::OutOfRange,
-        Code::HelloExpected | Code::HelloRepeated => Grpc::FailedPrecondition,
-        Code::Unauthorized | Code::TokenExpired => Grpc::Unauthenticated,
-        Code::Forbidden => Grpc::PermissionDenied,
-        Code::Superseded | Code::Replaced | Code::Kicked | Code::Timeout => Grpc::Aborted,
-        Code::RateLimited | Code::TooManyConnections => Grpc::ResourceExhausted,
-        Code::Unavailable => Grpc::Unavailable,
-        Code::Internal => Grpc::Internal,
-        Code::UnknownFrame => Grpc::Unimplemented,
-        Code::MalformedFrame
-        | Code::MissingField
-        | Code::InvalidId
-        | Code::InvalidTopic
-        | Code::InvalidMeta
-        | Code::MetaTooLarge
-        | Code::InvalidStatus
-        | Code::InvalidVisibility
-        | Code::InvalidMode
-        | Code::InvalidKind
-        | Code::InvalidConn
-        | Code::InvalidDigest
-        | Code::InvalidRef
-        | Code::InvalidPage
-        | Code::TooManyRooms
-        | Code::TooManyTopics
-        | Code::TooManyContacts
-        | Code::TooManyUsers => Grpc::InvalidArgument,
+    match code.sort() {
+        Sort::TooLarge => Grpc::OutOfRange,
+        Sort::Unauthorized => Grpc::Unauthenticated,
+        Sort::Forbidden => Grpc::PermissionDenied,
+        Sort::Over => Grpc::Aborted,
+        Sort::TooMuch => Grpc::ResourceExhausted,
+        Sort::Unavailable => Grpc::Unavailable,
+        Sort::Internal => Grpc::Internal,
+        Sort::Invalid => Grpc::InvalidArgument,
     }
 }

@@ -14,7 +14,7 @@ use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataValue}
 
 use super::answer::status;
 use crate::{
-    Caller, EdgeError,
+    Caller,
     auth::bearer,
     connection::{self, Door, Received, Sink, Source},
     observer::{Observer, Told},
@@ -34,10 +34,7 @@ pub(crate) fn connect(
     peer: IpAddr,
     request: Request<Streaming<v1::ClientFrame>>,
 ) -> Result<Response<Frames>, Status> {
-    if requests.edge().draining().is_cancelled() {
-        let away = EdgeError::unavailable("this gateway goes away; try another");
-        return Err(status(&away));
-    }
+    requests.edge().open().map_err(|error| status(&error))?;
     let token = request.metadata().get("authorization");
     let token = token.and_then(|value| value.to_str().ok());
     let door = Door {

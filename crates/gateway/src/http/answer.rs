@@ -1,7 +1,7 @@
 //! One shape for every failure: `{"error": {"code", "message", …}}`, with the status that fits the
 //! code.
 
-use adsum_proto::client::Code;
+use adsum_proto::client::{Code, Sort};
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -59,34 +59,14 @@ impl IntoResponse for HttpError {
 
 /// The status that fits a code.
 const fn status(code: Code) -> StatusCode {
-    match code {
-        Code::FrameTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::Unauthorized | Code::TokenExpired => StatusCode::UNAUTHORIZED,
-        Code::Forbidden => StatusCode::FORBIDDEN,
-        Code::Superseded | Code::Replaced | Code::Kicked | Code::Timeout => StatusCode::CONFLICT,
-        Code::RateLimited | Code::TooManyConnections => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        Code::MalformedFrame
-        | Code::UnknownFrame
-        | Code::MissingField
-        | Code::InvalidId
-        | Code::InvalidTopic
-        | Code::InvalidMeta
-        | Code::MetaTooLarge
-        | Code::InvalidStatus
-        | Code::InvalidVisibility
-        | Code::InvalidMode
-        | Code::InvalidKind
-        | Code::InvalidConn
-        | Code::InvalidDigest
-        | Code::InvalidRef
-        | Code::InvalidPage
-        | Code::TooManyRooms
-        | Code::TooManyTopics
-        | Code::TooManyContacts
-        | Code::TooManyUsers
-        | Code::HelloExpected
-        | Code::HelloRepeated => StatusCode::BAD_REQUEST,
+    match code.sort() {
+        Sort::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Sort::Unauthorized => StatusCode::UNAUTHORIZED,
+        Sort::Forbidden => StatusCode::FORBIDDEN,
+        Sort::Over => StatusCode::CONFLICT,
+        Sort::TooMuch => StatusCode::TOO_MANY_REQUESTS,
+        Sort::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Sort::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Sort::Invalid => StatusCode::BAD_REQUEST,
     }
 }

@@ -6,7 +6,7 @@ use adsum_core::{DeviceId, IdError, RoomId, UserId};
 use adsum_proto::client::Fault;
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Path, Query},
-    http::{Extensions, header, request::Parts},
+    http::{Extensions, HeaderMap, header, request::Parts},
 };
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,12 @@ impl FromRequestParts<Requests> for Admitted {
         let token = bearer(text)?;
         Ok(Self(state.admit(Some(token), peer(&parts.extensions))?))
     }
+}
+
+/// The token of the head, for doors where it may come in another way instead.
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    let header = headers.get(header::AUTHORIZATION)?;
+    bearer(header.to_str().ok()).ok()
 }
 
 const fn garbled() -> AuthError {

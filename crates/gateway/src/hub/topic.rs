@@ -26,7 +26,7 @@ pub(crate) struct TopicHub {
     feed: Feed,
     config: HubConfig,
     inner: Mutex<Inner>,
-    /// Wakes the task when a mode got its first watcher with something pending.
+    /// Nobody watches it any more.
     stop: CancellationToken,
 }
 

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use adsum_core::{Item, Topic};
 use adsum_proto::client::Code;
 
-use super::{Requests, Result, may_watch};
+use super::{Requests, Result};
 use crate::{Caller, EdgeError, feed::Picture};
 
 /// Where a page ended: the bytes of a user's id, in hex. Opaque to callers.
@@ -126,7 +126,7 @@ impl Requests {
                 "only a room and the tenant have members",
             ));
         }
-        may_watch(caller, &topic)?;
+        caller.may_watch(&topic)?;
         let tenant = caller.identity.tenant.clone();
         Ok(self.edge().feed().watch(tenant, topic).ready().await)
     }

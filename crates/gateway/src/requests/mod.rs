@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use adsum_core::{Topic, UserId, UserKey};
+use adsum_core::{UserId, UserKey};
 use adsum_proto::client::Fault;
 
 use crate::{Caller, Edge, EdgeError, auth::Role};
@@ -93,13 +93,4 @@ fn whose(caller: &Caller, user: Option<UserId>) -> Result<UserKey> {
         Some(_) => return Err(EdgeError::forbidden("only services may name another user")),
     };
     Ok(UserKey::new(identity.tenant.clone(), user))
-}
-
-fn may_watch(caller: &Caller, topic: &Topic) -> Result<()> {
-    if caller.identity.may_watch(topic) {
-        return Ok(());
-    }
-    Err(EdgeError::forbidden(
-        "the token does not allow to watch this",
-    ))
 }

@@ -13,7 +13,7 @@ use adsum_core::{
 use adsum_proto::client::LastSeen;
 use futures::{StreamExt, TryStreamExt};
 
-use super::{Requests, Result, may_watch, patience::patiently};
+use super::{Requests, Result, patience::patiently};
 use crate::{Caller, Sight, clock};
 
 /// Questions of one request that are under way at the same time.
@@ -49,7 +49,7 @@ impl Requests {
     ) -> Result<Vec<Sighting>> {
         self.check_users(users.len())?;
         for user in &users {
-            may_watch(caller, &Topic::User(user.clone()))?;
+            caller.may_watch(&Topic::User(user.clone()))?;
         }
         let tenant = &caller.identity.tenant;
         let key = |user| UserKey::new(tenant.clone(), user);

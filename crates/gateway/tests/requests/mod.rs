@@ -8,6 +8,5 @@ mod openapi;
 mod paging;
 mod privacy;
 mod reads;
-mod schemathesis;
 mod support;
 mod writes;

@@ -119,6 +119,41 @@ impl Code {
         })
     }
 
+    /// What sort of refusal it is, for doors that have words of their own for that.
+    #[must_use]
+    pub const fn sort(self) -> Sort {
+        match self {
+            Self::FrameTooLarge => Sort::TooLarge,
+            Self::Unauthorized | Self::TokenExpired => Sort::Unauthorized,
+            Self::Forbidden => Sort::Forbidden,
+            Self::Superseded | Self::Replaced | Self::Kicked | Self::Timeout => Sort::Over,
+            Self::RateLimited | Self::TooManyConnections => Sort::TooMuch,
+            Self::Unavailable => Sort::Unavailable,
+            Self::Internal => Sort::Internal,
+            Self::MalformedFrame
+            | Self::UnknownFrame
+            | Self::MissingField
+            | Self::InvalidId
+            | Self::InvalidTopic
+            | Self::InvalidMeta
+            | Self::MetaTooLarge
+            | Self::InvalidStatus
+            | Self::InvalidVisibility
+            | Self::InvalidMode
+            | Self::InvalidKind
+            | Self::InvalidConn
+            | Self::InvalidDigest
+            | Self::InvalidRef
+            | Self::InvalidPage
+            | Self::TooManyRooms
+            | Self::TooManyTopics
+            | Self::TooManyContacts
+            | Self::TooManyUsers
+            | Self::HelloExpected
+            | Self::HelloRepeated => Sort::Invalid,
+        }
+    }
+
     /// Whether the same request can succeed later.
     #[must_use]
     pub const fn retry(self) -> bool {
@@ -127,4 +162,25 @@ impl Code {
             Self::RateLimited | Self::TooManyConnections | Self::Unavailable | Self::Internal
         )
     }
+}
+
+/// Sorts of refusals: HTTP has a status for each, and gRPC a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sort {
+    /// More bytes than are taken.
+    TooLarge,
+    /// Who asks is not known.
+    Unauthorized,
+    /// Who asks may not.
+    Forbidden,
+    /// The session is over.
+    Over,
+    /// Too much at a time.
+    TooMuch,
+    /// It will work later.
+    Unavailable,
+    /// A fault of ours.
+    Internal,
+    /// What was asked makes no sense.
+    Invalid,
 }
