@@ -250,6 +250,38 @@ async fn a_master_goes_silent() -> Result<()> {
     load.stop("paused").await
 }
 
+/// A master stands still, and nobody can stand in for it: whoever else has a slot goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_master_holds_up_nobody_else() -> Result<()> {
+    let cluster = RedisCluster::start(3, 1).await?;
+    let store = connect(&cluster).await?;
+    let ears = Ears::open(&store).await?;
+    let load = Load::start(&store)?;
+    ears.hear("before").await?;
+    let away = cluster.master_of(slot(0)).await?;
+    let mut silent = cluster.replicas_of(away).await?;
+    silent.push(away);
+    let mut others = Vec::new();
+    for shard in 0..SHARDS {
+        if cluster.master_of(slot(shard)).await?.id() != away.id() {
+            others.push(usize::from(shard));
+        }
+    }
+    silent.iter().try_for_each(|node| node.process().pause())?;
+    sleep(Duration::from_secs(6)).await;
+    let waited = |shard: &usize| Duration::from_millis(load.longest[*shard].load(Relaxed));
+    let longest = others.iter().map(waited).max().context("others")?;
+    let lost = others.iter().filter(|s| ears.told(**s as Shard)).count();
+    silent.iter().try_for_each(|node| node.process().resume())?;
+    println!("others waited for {longest:?} at most");
+    // An attempt alone takes a second: nobody waited for one.
+    ensure!(longest < Duration::from_millis(900), "{longest:?}");
+    ensure!(lost == 0, "{lost} of the others lost pushes");
+    load.progress().await?;
+    ears.hear("after its return").await?;
+    load.stop("stood still").await
+}
+
 /// Moves the keys of a slot one by one, so that scripts meet a slot of which a part is gone.
 async fn move_key_by_key(source: &RedisNode, target: &RedisNode, slot: u16) -> Result<()> {
     let set_slot = |state: &str, node: &RedisNode| {

@@ -1,33 +1,22 @@
 //! One operation: attempts with back-off until it is answered or its deadline has passed.
 
-use std::{
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use adsum_core::store::{Result, StoreError};
-use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
+use redis::{Cmd, RedisResult, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     RedisConfig,
-    connection::{Dialer, Wire},
+    cluster::Cluster,
     errors::{Failure, judge},
-    link::{Line, Link},
+    pool::Pool,
     scripts::{Args, Script},
 };
 use crate::Keys;
 
 /// Between two attempts: doubles from the first to the second, and is cut at random.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-/// So many attempts without an answer, one after another, put the connection in doubt.
-const SILENCE: u32 = 2;
-/// Stretches of slots for which that is counted: others' answers must not hide a silent node.
-const STRETCHES: usize = 64;
 
 /// One thing to send, in every attempt the same.
 enum Request<'a> {
@@ -43,29 +32,19 @@ enum Request<'a> {
 
 impl Request<'_> {
     /// Sends it; a script by its hash, or whole where it is not known.
-    async fn send(&self, mut wire: Wire, slot: u16, whole: bool) -> RedisResult<Vec<Value>> {
+    async fn send(&self, pool: &Pool, slot: u16, whole: bool) -> RedisResult<Vec<Value>> {
         match self {
-            Self::Command(command) => wire.send(slot, (*command).clone()).await.map(|v| vec![v]),
-            Self::Masters(command) => wire.send_masters((*command).clone()).await,
+            Self::Command(command) => pool.send(slot, std::slice::from_ref(*command)).await,
+            Self::Masters(command) => pool.send_masters(command).await,
             Self::Script {
                 script,
                 keys,
                 args,
-                then: None,
-            } => wire
-                .send(slot, script.command(keys, args, whole))
-                .await
-                .map(|v| vec![v]),
-            Self::Script {
-                script,
-                keys,
-                args,
-                then: Some(then),
+                then,
             } => {
-                let mut both = redis::pipe();
-                both.add_command(script.command(keys, args, whole))
-                    .add_command((*then).clone());
-                wire.send_all(slot, &both).await
+                let script = [script.command(keys, args, whole)];
+                let all: Vec<_> = script.into_iter().chain(then.cloned()).collect();
+                pool.send(slot, &all).await
             }
         }
     }
@@ -75,28 +54,25 @@ fn only(values: Vec<Value>) -> Value {
     values.into_iter().next().unwrap_or(Value::Nil)
 }
 
-/// Sends operations over one link.
+/// Sends operations over connections of its own.
 #[derive(Debug)]
 pub(super) struct Caller {
-    link: Arc<Link>,
+    pool: Arc<Pool>,
     deadline: Duration,
     attempt: Duration,
-    /// Attempts in a row that nobody answered, by stretch of slots.
-    silent: Box<[AtomicU32]>,
 }
 
 impl Caller {
-    pub(super) fn new(dialer: Arc<Dialer>, config: &RedisConfig) -> Self {
+    pub(super) fn new(cluster: Arc<Cluster>, config: &RedisConfig) -> Self {
         Self {
-            link: Link::new(dialer),
+            pool: Pool::new(cluster, None),
             deadline: config.deadline,
             attempt: config.attempt_timeout,
-            silent: (0..STRETCHES).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        self.link.is_cluster()
+        self.pool.cluster().dialer().is_cluster()
     }
 
     pub(super) fn deadline(&self) -> Duration {
@@ -105,11 +81,6 @@ impl Caller {
 
     pub(super) fn attempt(&self) -> Duration {
         self.attempt
-    }
-
-    /// The first connection.
-    pub(super) async fn connect(&self) -> Result<()> {
-        retry(self.deadline, || self.link.connect()).await
     }
 
     /// Sends a plain command to the master of a slot.
@@ -159,11 +130,11 @@ impl Caller {
         let mut cause = String::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let answer = timeout(left, self.attempt_once(slot, request, whole)).await;
+            let answer = timeout(left, request.send(&self.pool, slot, whole)).await;
             let failure = match answer {
                 Ok(Ok(value)) => return Ok(value),
-                Ok(Err(failure)) => failure,
-                Err(_) => return Err(self.unavailable(cause)),
+                Ok(Err(error)) => judge(&error),
+                Err(_) => return Err(unavailable(cause)),
             };
             match failure {
                 Failure::Final(error) => return Err(error),
@@ -176,69 +147,19 @@ impl Caller {
             }
             let rest = pause.next();
             if Instant::now() + rest >= until {
-                return Err(self.unavailable(cause));
+                return Err(unavailable(cause));
             }
             sleep(rest).await;
         }
     }
+}
 
-    async fn attempt_once(
-        &self,
-        slot: u16,
-        request: &Request<'_>,
-        whole: bool,
-    ) -> std::result::Result<Vec<Value>, Failure> {
-        let Some(Line { number, wire, .. }) = self.link.line().await else {
-            return Err(Failure::Again("not connected".into()));
-        };
-        let error = match request.send(wire, slot, whole).await {
-            Ok(value) => {
-                self.silence(slot).store(0, Relaxed);
-                return Ok(value);
-            }
-            Err(error) => error,
-        };
-        if self.reaches_nobody(&error) {
-            self.link.abandon(number);
-        } else if self.is_silent(slot, &error) {
-            self.link.doubt(number);
-        }
-        Err(judge(&error))
-    }
-
-    /// A single server's connection is lost with its first error; a cluster's mends itself as
-    /// long as it reaches any node.
-    fn reaches_nobody(&self, error: &RedisError) -> bool {
-        error.kind() == ErrorKind::ClusterConnectionNotFound
-            || (!self.is_cluster() && error.is_io_error() && !error.is_timeout())
-    }
-
-    /// Whether the node was silent too often. The crate does not take that for a reason to look
-    /// for another one.
-    fn is_silent(&self, slot: u16, error: &RedisError) -> bool {
-        if !error.is_timeout() {
-            return false;
-        }
-        let silent = self.silence(slot).fetch_add(1, Relaxed) + 1;
-        if silent >= SILENCE {
-            self.silence(slot).store(0, Relaxed);
-        }
-        silent >= SILENCE
-    }
-
-    fn unavailable(&self, cause: String) -> StoreError {
-        let why = [
-            cause,
-            self.link.cause(),
-            "no answer before the deadline".into(),
-        ];
-        let first = why.into_iter().find(|why| !why.is_empty());
-        StoreError::Unavailable(first.unwrap_or_default())
-    }
-
-    fn silence(&self, slot: u16) -> &AtomicU32 {
-        &self.silent[usize::from(slot) * STRETCHES / 16_384 % STRETCHES]
-    }
+fn unavailable(cause: String) -> StoreError {
+    let why = match cause.as_str() {
+        "" => "no answer before the deadline".into(),
+        _ => cause,
+    };
+    StoreError::Unavailable(why)
 }
 
 /// Tries something that is no operation of a shard until the deadline.

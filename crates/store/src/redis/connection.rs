@@ -1,32 +1,24 @@
-//! Connections: to every node of a cluster through the crate's cluster client, or to the one
-//! server.
+//! Connections to one server each. Who is asked what is decided elsewhere: the crate's cluster
+//! client sends nothing to anybody while it looks for one server that went away.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use adsum_core::store::{Result, StoreError};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, IntoConnectionInfo, Pipeline,
-    ProtocolVersion, PushInfo, RedisError, RedisResult, TlsCertificates, Value,
-    aio::{ConnectionLike, MultiplexedConnection},
-    cluster::ClusterClient,
-    cluster_async::ClusterConnection,
-    cluster_routing::{
-        MultipleNodeRoutingInfo, ResponsePolicy, Route, RoutingInfo, SingleNodeRoutingInfo,
-        SlotAddr,
-    },
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, RedisError, RedisResult, TlsCertificates,
+    aio::MultiplexedConnection,
 };
 
-use super::{RedisConfig, call, config::server_of, paced::PacedResolver};
+use super::{RedisConfig, call, config::server_of, topology::Address};
 
-/// What hears pushes. Called on the connection's own task: must not block.
-pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
-
-/// Redirections and reconnects that the cluster client follows by itself within one attempt.
-const REDIRECTS: u32 = 4;
+/// What hears pushes of one connection. Called on the connection's own task: must not block.
+pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
 
 /// Knows how to connect.
 pub(super) struct Dialer {
-    nodes: Vec<ConnectionInfo>,
+    /// The configured servers.
+    seeds: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
     attempt: Duration,
     cluster: bool,
@@ -47,7 +39,7 @@ impl Dialer {
         // whoever chose before us is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut dialer = Self {
-            nodes: config
+            seeds: config
                 .urls
                 .iter()
                 .map(|url| parse(url))
@@ -59,11 +51,11 @@ impl Dialer {
             attempt: config.attempt_timeout,
             cluster: false,
         };
-        if dialer.nodes.is_empty() {
+        if dialer.seeds.is_empty() {
             return Err(StoreError::Refused("no Redis address is configured".into()));
         }
         dialer.cluster = call::retry(config.deadline, || dialer.ask_for_cluster()).await?;
-        if !dialer.cluster && dialer.nodes.len() > 1 {
+        if !dialer.cluster && dialer.seeds.len() > 1 {
             let server = server_of(&config.urls[0]);
             return Err(StoreError::Refused(format!(
                 "several addresses are configured, but {server} is not part of a cluster"
@@ -76,10 +68,20 @@ impl Dialer {
         self.cluster
     }
 
+    /// How long one attempt may take.
+    pub(super) fn attempt(&self) -> Duration {
+        self.attempt
+    }
+
+    /// The addresses of the configured servers.
+    pub(super) fn seeds(&self) -> impl Iterator<Item = Address> {
+        self.seeds.iter().map(|seed| Address::of(seed.addr()))
+    }
+
     async fn ask_for_cluster(&self) -> RedisResult<bool> {
         let mut last = None;
-        for node in &self.nodes {
-            match self.ask_node(node).await {
+        for seed in &self.seeds {
+            match self.ask_seed(seed).await {
                 Ok(info) => return Ok(info.contains("cluster_enabled:1")),
                 Err(error) => last = Some(error),
             }
@@ -87,35 +89,43 @@ impl Dialer {
         Err(last.unwrap_or_else(|| RedisError::from((redis::ErrorKind::Io, "no address"))))
     }
 
-    async fn ask_node(&self, node: &ConnectionInfo) -> RedisResult<String> {
-        let mut connection = self.dial_single(node, None).await?;
+    async fn ask_seed(&self, seed: &ConnectionInfo) -> RedisResult<String> {
+        let mut connection = self.connect(seed.clone(), None).await?;
         redis::cmd("INFO")
             .arg("cluster")
             .query_async(&mut connection)
             .await
     }
 
-    /// A new connection.
-    pub(super) async fn dial(&self, on_push: Option<OnPush>) -> RedisResult<Wire> {
-        if self.cluster {
-            return self.dial_cluster(on_push).await.map(Wire::Cluster);
-        }
-        // `find` made sure that there is one.
-        let node = self
-            .nodes
-            .first()
-            .ok_or((redis::ErrorKind::InvalidClientConfig, "no address"))?;
-        self.dial_single(node, on_push).await.map(Wire::Single)
+    /// A new connection to a server: as configured, or as a configured one but elsewhere.
+    pub(super) async fn dial(
+        &self,
+        address: &Address,
+        on_push: Option<OnPush>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let known = self
+            .seeds
+            .iter()
+            .find(|seed| Address::of(seed.addr()) == *address);
+        let info = match (known, self.seeds.first()) {
+            (Some(known), _) => known.clone(),
+            (None, Some(like)) => like.clone().set_addr(address.like(like.addr())),
+            // `find` made sure that there is one.
+            (None, None) => {
+                return Err((redis::ErrorKind::InvalidClientConfig, "no address").into());
+            }
+        };
+        self.connect(info, on_push).await
     }
 
-    async fn dial_single(
+    async fn connect(
         &self,
-        node: &ConnectionInfo,
+        info: ConnectionInfo,
         on_push: Option<OnPush>,
     ) -> RedisResult<MultiplexedConnection> {
         let client = match &self.certificates {
-            Some(trusted) => Client::build_with_tls(node.clone(), trusted.clone())?,
-            None => Client::open(node.clone())?,
+            Some(trusted) => Client::build_with_tls(info, trusted.clone())?,
+            None => Client::open(info)?,
         };
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.attempt))
@@ -127,31 +137,10 @@ impl Dialer {
             .get_multiplexed_async_connection_with_config(&config)
             .await
     }
-
-    async fn dial_cluster(&self, on_push: Option<OnPush>) -> RedisResult<ClusterConnection> {
-        let mut builder = ClusterClient::builder(self.nodes.iter().cloned())
-            .use_protocol(ProtocolVersion::RESP3)
-            .async_dns_resolver(PacedResolver::default())
-            .retries(REDIRECTS)
-            .retry_wait_formula(5, 2)
-            .min_retry_wait(5)
-            .max_retry_wait(100)
-            .connection_timeout(self.attempt)
-            // Shorter than the attempt: if both ended at once, the client would not learn that
-            // a node is silent, and would not try another one.
-            .response_timeout(self.attempt.mul_f64(0.75))
-            .overall_response_timeout(Some(self.attempt));
-        if let Some(trusted) = &self.certificates {
-            builder = builder.certs(trusted.clone());
-        }
-        if let Some(on_push) = on_push {
-            builder = builder.push_sender(push_sender(on_push));
-        }
-        builder.build()?.get_async_connection().await
-    }
 }
 
 fn push_sender(on_push: OnPush) -> impl Fn(PushInfo) -> std::result::Result<(), ()> {
+    let on_push: Arc<dyn Fn(PushInfo) + Send + Sync> = on_push.into();
     move |info| {
         on_push(info);
         Ok(())
@@ -168,88 +157,32 @@ fn parse(url: &str) -> Result<ConnectionInfo> {
     Ok(info.set_redis_settings(settings))
 }
 
-/// A connection; cheap to clone.
-#[derive(Clone)]
-pub(super) enum Wire {
-    /// To all nodes of a cluster.
-    Cluster(ClusterConnection),
-    /// To the one server.
-    Single(MultiplexedConnection),
-}
-
-impl Wire {
-    /// Sends a command to the master of a slot.
-    pub(super) async fn send(&mut self, slot: u16, command: Cmd) -> RedisResult<Value> {
-        let value = match self {
-            Self::Cluster(cluster) => {
-                cluster
-                    .route_command(command, RoutingInfo::SingleNode(master(slot)))
-                    .await
+impl Address {
+    fn of(addr: &ConnectionAddr) -> Self {
+        match addr {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Self::new(host, *port)
             }
-            Self::Single(single) => single.req_packed_command(&command).await,
-        };
-        value?.extract_error()
-    }
-
-    /// Sends commands to the master of a slot, one after another on the same connection.
-    pub(super) async fn send_all(&mut self, slot: u16, all: &Pipeline) -> RedisResult<Vec<Value>> {
-        let count = all.len();
-        let values = match self {
-            Self::Cluster(cluster) => {
-                cluster
-                    .route_pipeline(all.clone(), 0, count, master(slot))
-                    .await
-            }
-            Self::Single(single) => single.req_packed_commands(all, 0, count).await,
-        };
-        values?.into_iter().map(Value::extract_error).collect()
-    }
-
-    /// Sends a command to every master; answers of all.
-    pub(super) async fn send_masters(&mut self, command: Cmd) -> RedisResult<Vec<Value>> {
-        let Self::Cluster(cluster) = self else {
-            return Ok(vec![self.send(0, command).await?]);
-        };
-        let everywhere = MultipleNodeRoutingInfo::AllMasters;
-        let routing = RoutingInfo::MultiNode((everywhere, Some(ResponsePolicy::Special)));
-        match cluster
-            .route_command(command, routing)
-            .await?
-            .extract_error()?
-        {
-            Value::Map(answers) => Ok(answers.into_iter().map(|(_, answer)| answer).collect()),
-            other => Ok(vec![other]),
+            // A socket in the file system: its path is as good a name as any.
+            other => Self::new(&other.to_string(), 0),
         }
     }
 
-    pub(super) async fn ssubscribe(&mut self, channel: &str) -> RedisResult<()> {
-        match self {
-            Self::Cluster(cluster) => cluster.ssubscribe(channel).await,
-            Self::Single(single) => subscription(single, "SSUBSCRIBE", channel).await,
+    /// This address, reached as that one is: with TLS and its certificates, or without.
+    fn like(&self, addr: &ConnectionAddr) -> ConnectionAddr {
+        let (host, port) = (self.host().to_owned(), self.port());
+        match addr {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host, port),
         }
     }
-
-    pub(super) async fn sunsubscribe(&mut self, channel: &str) -> RedisResult<()> {
-        match self {
-            Self::Cluster(cluster) => cluster.sunsubscribe(channel).await,
-            Self::Single(single) => subscription(single, "SUNSUBSCRIBE", channel).await,
-        }
-    }
-}
-
-async fn subscription(
-    single: &mut MultiplexedConnection,
-    command: &str,
-    channel: &str,
-) -> RedisResult<()> {
-    let command = redis::cmd(command).arg(channel).to_owned();
-    single
-        .req_packed_command(&command)
-        .await?
-        .extract_error()
-        .map(drop)
-}
-
-fn master(slot: u16) -> SingleNodeRoutingInfo {
-    SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master))
 }

@@ -28,7 +28,7 @@ pub(super) fn judge(error: &RedisError) -> Failure {
     }
 }
 
-/// The cluster client wraps why it could not connect in an error of its own.
+/// Why there is no connection is part of the text.
 fn judge_io(text: String) -> Failure {
     let refused = ["AuthenticationFailed", "WRONGPASS", "NOAUTH", "NOPERM"];
     if refused.iter().any(|word| text.contains(word)) {

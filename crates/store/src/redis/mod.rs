@@ -4,17 +4,19 @@
 mod answers;
 mod call;
 mod check;
+mod cluster;
 mod config;
 mod connection;
 mod errors;
 mod link;
 mod operations;
-mod paced;
+mod pool;
 mod queue;
 mod reads;
 mod run;
 mod scripts;
 mod subscribe;
+mod topology;
 
 use std::sync::{
     Arc,
@@ -27,7 +29,7 @@ use adsum_core::{
 };
 pub use config::RedisConfig;
 
-use self::{call::Caller, connection::Dialer, subscribe::Hub};
+use self::{call::Caller, cluster::Cluster, connection::Dialer, subscribe::Hub};
 use crate::{Keys, Options};
 
 /// Sessions in Redis. Its handles are callers that share their connections.
@@ -67,14 +69,13 @@ impl RedisStore {
             ));
         }
         let dialer = Arc::new(Dialer::find(&config).await?);
-        let caller = Caller::new(dialer.clone(), &config);
-        caller.connect().await?;
+        let cluster = call::retry(config.deadline, || Cluster::learn(dialer.clone())).await?;
         let shared = Shared {
             keys: Keys::of_all(&config.cluster, config.layout, shards).into(),
-            caller,
-            waiter: Caller::new(dialer.clone(), &config),
+            caller: Caller::new(cluster.clone(), &config),
+            waiter: Caller::new(cluster.clone(), &config),
             replicas: config.replicas.unwrap_or(usize::from(dialer.is_cluster())),
-            hub: Hub::start(dialer, &config),
+            hub: Hub::new(cluster, &config),
             config,
         };
         let options = shared.config.options.clone();

@@ -8,7 +8,7 @@ use std::{
 
 use adsum_core::{codec, store::Push};
 use redis::{PushInfo, PushKind, Value};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::redis::queue::Queue;
 
@@ -16,22 +16,18 @@ use crate::redis::queue::Queue;
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     by_name: Mutex<HashMap<String, Channel>>,
-    /// Something is to be asked for.
-    wake: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Channel {
     subscribers: Vec<Weak<Queue>>,
     state: watch::Sender<State>,
-    /// The next confirmation is one that was asked for here, not by the crate.
-    asked: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    /// The server pushes what is published.
-    live: bool,
+    /// The line over which the server pushes what is published.
+    live: Option<u64>,
     /// Confirmations so far.
     confirmed: u64,
 }
@@ -47,22 +43,28 @@ impl Channel {
         });
     }
 
-    fn confirm(&mut self) {
+    fn confirm(&mut self, line: u64) {
         let before = *self.state.borrow();
-        // Not the first, and not just a check: there was a gap.
-        if before.confirmed > 0 && (!before.live || !self.asked) {
+        // Neither the first, nor just a check: there was a gap.
+        if before.confirmed > 0 && before.live != Some(line) {
             self.tell(&Push::Lost);
         }
-        self.asked = false;
         self.state.send_replace(State {
-            live: true,
+            live: Some(line),
             confirmed: before.confirmed + 1,
         });
     }
 
+    fn is_live(&self, line: u64) -> bool {
+        self.state.borrow().live == Some(line)
+    }
+
     fn lose(&mut self) {
-        self.tell(&Push::Lost);
-        self.state.send_modify(|state| state.live = false);
+        // Only once: whoever was told hears again when it is live.
+        if self.state.borrow().live.is_some() {
+            self.tell(&Push::Lost);
+            self.state.send_modify(|state| state.live = None);
+        }
     }
 }
 
@@ -72,73 +74,63 @@ impl Channels {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a subscriber; the answer waits until the channel is live.
-    pub(super) fn add(&self, name: &str, queue: &Arc<Queue>) -> impl Future<Output = bool> + use<> {
+    /// Adds a subscriber; the answer waits until the channel is live. Also whether the channel is
+    /// new and needs a keeper.
+    pub(super) fn add(
+        &self,
+        name: &str,
+        queue: &Arc<Queue>,
+    ) -> (impl Future<Output = bool> + use<>, bool) {
         let mut channels = self.lock();
-        let channel = channels.entry(name.to_owned()).or_insert_with(|| Channel {
-            subscribers: Vec::new(),
-            state: watch::Sender::default(),
-            asked: false,
-        });
+        let is_new = !channels.contains_key(name);
+        let channel = channels.entry(name.to_owned()).or_default();
         channel.subscribers.push(Arc::downgrade(queue));
         let mut state = channel.state.subscribe();
-        drop(channels);
-        self.wake.notify_one();
-        async move { state.wait_for(|state| state.live).await.is_ok() }
+        let live = async move { state.wait_for(|state| state.live.is_some()).await.is_ok() };
+        (live, is_new)
     }
 
-    /// Waits until somebody wants a channel.
-    pub(super) async fn wanted(&self) {
-        while self.lock().is_empty() {
-            self.wake.notified().await;
+    /// Whether somebody listens; if not, the channel is forgotten.
+    pub(super) fn is_wanted(&self, name: &str) -> bool {
+        let mut channels = self.lock();
+        let Some(channel) = channels.get(name) else {
+            return false;
+        };
+        let is_read = channel.subscribers.iter().any(|q| q.strong_count() > 0);
+        if !is_read {
+            channels.remove(name);
         }
+        is_read
     }
 
-    /// Waits until something is to be asked for.
-    pub(super) async fn changed(&self) {
-        self.wake.notified().await;
-    }
-
-    pub(super) fn names(&self) -> Vec<String> {
-        self.lock().keys().cloned().collect()
-    }
-
-    pub(super) fn unconfirmed(&self) -> Vec<String> {
-        let channels = self.lock();
-        let lost = channels
-            .iter()
-            .filter(|(_, channel)| !channel.state.borrow().live);
-        lost.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Channels that nobody listens to any more; they are forgotten.
-    pub(super) fn take_unwanted(&self) -> Vec<String> {
-        let mut channels = self.lock();
-        let unread = |channel: &Channel| channel.subscribers.iter().all(|q| q.strong_count() == 0);
-        channels
-            .extract_if(|_, channel| unread(channel))
-            .map(|(name, _)| name)
-            .collect()
-    }
-
-    /// Expects a confirmation of a channel; the answer waits for it and is false when the
-    /// channel is lost first. `None` if nobody wants it any more.
-    pub(super) fn expect(&self, name: &str) -> Option<impl Future<Output = bool> + use<>> {
-        let mut channels = self.lock();
-        let channel = channels.get_mut(name)?;
-        channel.asked = true;
-        let mut state = channel.state.subscribe();
-        let before = state.borrow().confirmed;
-        Some(async move {
+    /// The answer waits for the next confirmation of a channel, and is false when the channel is
+    /// lost first or nobody wants it any more.
+    pub(super) fn expect(&self, name: &str) -> impl Future<Output = bool> + use<> {
+        let state = self.state(name);
+        let before = state.as_ref().map(|state| state.borrow().confirmed);
+        async move {
+            let (Some(mut state), Some(before)) = (state, before) else {
+                return false;
+            };
             let now = state.wait_for(|state| state.confirmed > before).await;
-            now.is_ok_and(|state| state.live)
-        })
+            now.is_ok_and(|state| state.live.is_some())
+        }
     }
 
-    fn confirm(&self, name: &str) {
-        if let Some(channel) = self.lock().get_mut(name) {
-            channel.confirm();
+    /// Waits until a channel is not live.
+    pub(super) fn lost(&self, name: &str) -> impl Future<Output = ()> + use<> {
+        let state = self.state(name);
+        async move {
+            if let Some(mut state) = state {
+                let _ = state.wait_for(|state| state.live.is_none()).await;
+            }
         }
+    }
+
+    fn state(&self, name: &str) -> Option<watch::Receiver<State>> {
+        self.lock()
+            .get(name)
+            .map(|channel| channel.state.subscribe())
     }
 
     /// Marks a channel as not confirmed and tells its subscribers.
@@ -146,12 +138,6 @@ impl Channels {
         if let Some(channel) = self.lock().get_mut(name) {
             channel.lose();
         }
-        self.wake.notify_one();
-    }
-
-    pub(super) fn lose_all(&self) {
-        self.lock().values_mut().for_each(Channel::lose);
-        self.wake.notify_one();
     }
 
     /// Ends all streams.
@@ -163,32 +149,46 @@ impl Channels {
             .for_each(|queue| queue.close());
     }
 
-    /// Takes a push from the connection. Never waits.
-    pub(super) fn hear(&self, info: PushInfo) {
+    /// Takes a push from a line. Never waits.
+    pub(super) fn hear(&self, line: u64, info: PushInfo) {
         let PushInfo { kind, data } = info;
         match kind {
-            PushKind::SMessage => self.deliver(&data),
-            PushKind::SSubscribe => self.confirm(name_of(&data).unwrap_or_default()),
-            PushKind::SUnsubscribe => {
-                if let Some(name) = name_of(&data) {
-                    self.lose(name);
+            PushKind::SMessage => self.deliver(line, &data),
+            PushKind::SSubscribe => self.at(&data, |channel| channel.confirm(line)),
+            PushKind::SUnsubscribe => self.at(&data, |channel| {
+                if channel.is_live(line) {
+                    channel.lose();
                 }
+            }),
+            PushKind::Disconnection => {
+                let mut channels = self.lock();
+                let over_it = channels.values_mut().filter(|c| c.is_live(line));
+                over_it.for_each(Channel::lose);
             }
-            PushKind::Disconnection => self.lose_all(),
             _ => {}
         }
     }
 
-    fn deliver(&self, data: &[Value]) {
-        let Some(name) = name_of(data) else { return };
+    /// Does something with the channel that a push names, if it is one of ours.
+    fn at(&self, data: &[Value], act: impl FnOnce(&mut Channel)) {
+        let name = name_of(data).unwrap_or_default();
+        if let Some(channel) = self.lock().get_mut(name) {
+            act(channel);
+        }
+    }
+
+    fn deliver(&self, line: u64, data: &[Value]) {
         let push = match data.get(1) {
             Some(Value::BulkString(bytes)) => codec::decode_change(bytes)
                 .map_or(Push::Lost, |change| Push::Change(Box::new(change))),
             _ => Push::Lost,
         };
-        if let Some(channel) = self.lock().get_mut(name) {
-            channel.tell(&push);
-        }
+        self.at(data, |channel| {
+            // What comes over a line that was given up has a successor to tell it.
+            if channel.is_live(line) {
+                channel.tell(&push);
+            }
+        });
     }
 }
 
