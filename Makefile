@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 CARGO := cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build-deps test-deps build run cluster fmt lint test test-slow chaos bench bench-store
+.PHONY: help build-deps test-deps build run cluster fmt lint test test-slow chaos bench bench-store release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,3 +54,6 @@ bench: bench-store ## all measurements, the short way
 
 bench-store: test-deps ## cost of heartbeats, opens and memory in one real Redis; JSON=1 for one JSON object
 	@$(CARGO) run --quiet --profile measure -p adsum-store --example bench_store
+
+release-check: ## what the image is built of, without Docker: the release binary, its libraries, its size
+	@deploy/release-check.sh

@@ -17,6 +17,7 @@ if [ "${1:-build}" = test ]; then
     need etcd etcd-server
     need setpriv util-linux
     need iptables iptables
+    need promtool prometheus
     need python3 python3
     python3 -c 'import ensurepip' >/dev/null 2>&1 || packages+=(python3-venv)
 fi

@@ -6,6 +6,7 @@
 //! [`process`]), and its folder is swept by the next run (see [`temp`]).
 
 pub mod checker;
+pub mod clock;
 pub mod etcd;
 pub mod history;
 mod http;
@@ -20,6 +21,7 @@ pub mod sim;
 pub mod temp;
 pub mod wait;
 
+pub use clock::FakeClock;
 pub use etcd::{EtcdCluster, EtcdMember};
 pub use node::{Node, NodeAuth, NodeOptions};
 pub use ports::Ports;

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::clock::FakeClock;
 use crate::http;
 use crate::ports::Ports;
 use crate::process::Process;
@@ -29,6 +30,8 @@ pub struct NodeOptions {
     pub advertise: Option<SocketAddr>,
     /// Who may come in.
     pub auth: NodeAuth,
+    /// A wall clock of its own.
+    pub clock: Option<FakeClock>,
 }
 
 /// Who may come in at a [`Node`].
@@ -79,6 +82,7 @@ impl NodeOptions {
             feed: None,
             advertise: None,
             auth: NodeAuth::default(),
+            clock: None,
         }
     }
 
@@ -141,6 +145,9 @@ impl Node {
         }
         for (key, value) in &options.settings {
             command.env(format!("ADSUM_{key}"), value);
+        }
+        if let Some(clock) = &options.clock {
+            clock.give(&mut command);
         }
         let process = Process::start(folder, &options.name, command)?;
         let name = options.name.clone();

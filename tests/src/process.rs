@@ -7,7 +7,7 @@
 //! thread that lives as long as the process forks all children.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -145,6 +145,17 @@ impl Process {
         let text = String::from_utf8_lossy(&bytes);
         let all: Vec<&str> = text.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Its whole lines of output from this byte on, and where to go on.
+    pub fn log_from(&self, offset: u64) -> Result<(String, u64)> {
+        let mut file = File::open(&self.log).context("open a log")?;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |n| n + 1);
+        let text = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        Ok((text, offset + end as u64))
     }
 
     fn obituary(&self, condition: &str) -> String {

@@ -10,6 +10,7 @@ use adsum_core::{
 };
 use adsum_gateway::feed::Connector;
 use adsum_store::{MemoryStore, RedisConfig, RedisStore};
+use adsum_telemetry::measured::{Health, MeasuredMembership, MeasuredStore};
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 
@@ -32,10 +33,14 @@ pub(crate) async fn listen(address: SocketAddr, name: &str) -> Result<TcpListene
 ///
 /// # Errors
 /// When it can't be reached or used.
-pub(crate) async fn store(config: &Config) -> Result<Arc<dyn Store>> {
-    let store = connect(config).await?;
+pub(crate) async fn store(config: &Config) -> Result<(Arc<dyn Store>, Arc<Health>)> {
+    let system = match config.redis.urls.is_empty() {
+        true => "memory",
+        false => "redis",
+    };
+    let (store, health) = MeasuredStore::around(connect(config).await?, system);
     store.check().await.context("the store can't be used")?;
-    Ok(store)
+    Ok((store, health))
 }
 
 async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
@@ -99,7 +104,7 @@ pub(crate) async fn membership(
         (advertised, _) => advertised.to_owned(),
     };
     let profile = Profile {
-        name: name(config),
+        name: config.node_name(),
         address,
         roles: config.node.roles.clone(),
         zone: config.node.zone.clone(),
@@ -107,7 +112,7 @@ pub(crate) async fn membership(
     };
     if config.etcd.endpoints.is_empty() {
         let local = LocalCluster::new().join(profile).context("node.name")?;
-        return Ok(Arc::new(local));
+        return Ok(MeasuredMembership::around(Arc::new(local)));
     }
     let etcd = &config.etcd;
     let tls = etcd.ca.as_ref().map(|ca| EtcdTls {
@@ -126,16 +131,5 @@ pub(crate) async fn membership(
     let joined = EtcdMembership::connect(etcd, profile)
         .await
         .context("etcd can't be used")?;
-    Ok(Arc::new(joined))
-}
-
-fn name(config: &Config) -> String {
-    if !config.node.name.is_empty() {
-        return config.node.name.clone();
-    }
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match host.trim() {
-        "" => "node".to_owned(),
-        host => host.to_owned(),
-    }
+    Ok(MeasuredMembership::around(Arc::new(joined)))
 }

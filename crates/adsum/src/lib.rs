@@ -14,16 +14,12 @@ mod roles;
 mod signals;
 mod welcome;
 
-use std::{
-    io::{IsTerminal, Write},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 
+use adsum_telemetry::Telemetry;
 use anyhow::{Context, Result};
 use clap::Parser;
 use cli::{Cli, Serve};
-use tracing_subscriber::EnvFilter;
 
 /// The program.
 #[must_use]
@@ -51,11 +47,20 @@ fn print(text: &str) {
     }
 }
 
+/// What the last spans and lines may take to be sent.
+const LAST_SENT: Duration = Duration::from_secs(2);
+
 fn serve(flags: Serve) -> Result<ExitCode> {
     let config = flags.read()?;
-    log_to_stderr(&config.log)?;
+    let settings = config.telemetry()?;
+    let runtime = runtime()?;
+    let telemetry = Telemetry::start(settings, runtime.handle())?;
     let reread = Arc::new(move || flags.read());
-    runtime()?.block_on(roles::serve(config, reread))
+    runtime.block_on(async {
+        let served = roles::serve(config, reread).await;
+        telemetry.stop(LAST_SENT).await;
+        served
+    })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -64,19 +69,4 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .context("the runtime can't start")
-}
-
-fn log_to_stderr(log: &config::Log) -> Result<()> {
-    let filter = EnvFilter::try_new(&log.filter)
-        .with_context(|| format!("log.filter {:?} is no filter", log.filter))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    if log.json {
-        builder.json().init();
-    } else {
-        builder.init();
-    }
-    Ok(())
 }

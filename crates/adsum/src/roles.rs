@@ -17,7 +17,7 @@ use crate::{
     config::{Config, ms},
     drain::{self, Drain},
     feed::{self, Incoming},
-    internal::{self, Parts},
+    internal::{self, Parts, Since},
     public::Public,
     reload::{Reload, Reread},
     signals::Signals,
@@ -54,7 +54,7 @@ pub(crate) async fn serve(config: Config, reread: Reread) -> Result<ExitCode> {
 async fn start(config: &Arc<Config>) -> Result<drain::Parts> {
     // Ports first: what is taken is known before the cluster knows of this node.
     let ports = Ports::take(config).await?;
-    let store = backends::store(config).await?;
+    let (store, health) = backends::store(config).await?;
     let (incoming, connector) = backends::transport(config).await?;
     let membership = backends::membership(config, incoming.as_ref()).await?;
     tracing::info!(node = %membership.node(), roles = ?config.node.roles, "joined");
@@ -73,6 +73,8 @@ async fn start(config: &Arc<Config>) -> Result<drain::Parts> {
         reaper: inner.reaper,
         public: public.clone(),
         drain: drain.clone(),
+        health,
+        since: Since::default(),
     };
     let doors = ports.open(config, parts)?;
     Ok(drain::Parts {

@@ -163,8 +163,10 @@ impl Driver {
             Signal::End(reason) => return Some(reason),
             Signal::Over(cause) => return self.over(now, cause),
             Signal::Drain(after) => {
+                // Never later than was planned already: calls may wait for it.
                 if self.dial.is_none() {
-                    self.dial_at = Some(now + after);
+                    let at = now + after;
+                    self.dial_at = Some(self.dial_at.map_or(at, |planned| planned.min(at)));
                 }
             }
             Signal::Expiring(_) => self.fetch(Duration::ZERO),

@@ -22,6 +22,8 @@ pub(crate) enum Incoming {
     Closed(u16),
     /// The line broke.
     Broken(String),
+    /// There never was a line: nothing was sent.
+    Unreached(String),
 }
 
 /// How to reach a server.
@@ -69,6 +71,10 @@ impl Link {
             Self::Grpc(grpc) => grpc.recv().await,
         }
     }
+}
+
+fn unreached(error: impl std::fmt::Display) -> Incoming {
+    Incoming::Unreached(error.to_string())
 }
 
 fn broken(error: impl std::fmt::Display) -> Incoming {

@@ -31,7 +31,7 @@ pub(crate) async fn open(
 ) -> Result<Opened, Cause> {
     hello.token = in_time(timing.connect_timeout, tokens.get())
         .await?
-        .map_err(|error| Cause::Broken(format!("no token: {error}")))?;
+        .map_err(|error| Cause::Unsaid(format!("no token: {error}")))?;
     let frame = ClientFrame {
         r#ref: Ref::new("hello").ok(),
         traceparent: None,
@@ -87,6 +87,7 @@ pub(crate) fn cause(incoming: Incoming) -> Cause {
     match incoming {
         Incoming::Closed(number) => Cause::Closed(number),
         Incoming::Broken(why) => Cause::Broken(why),
+        Incoming::Unreached(why) => Cause::Unsaid(why),
         // Frames do not end a line.
         Incoming::Frame(_) => Cause::Silent,
     }

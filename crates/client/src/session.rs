@@ -86,7 +86,8 @@ pub(crate) struct Session {
     said: Option<Said>,
     /// The last hello was refused with what was hoped for: leave that out.
     plain: bool,
-    /// A hello is under way while a connection stands: what the app asks for waits for its end.
+    /// A hello is under way while a connection stands, or may be: what the app asks for waits
+    /// for its end, or for the next one.
     hold: bool,
     resyncs: HashMap<Topic, Resync>,
     leave_by: Option<Instant>,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use adsum_core::membership::MembershipError;
+use adsum_telemetry::{measured::registry_call, metrics::Call};
 use etcd_client::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -159,7 +160,8 @@ impl Session {
             if lease.left().is_zero() {
                 return CLOCK;
             }
-            match timeout_at(lease.until, self.renew(&lease)).await {
+            let renewal = registry_call(Call::KeepAlive, self.renew(&lease));
+            match timeout_at(lease.until, renewal).await {
                 // An answer counts only while there is something left to extend: this process
                 // may have been paused before, or after, it was asked for.
                 _ if lease.left().is_zero() => return CLOCK,

@@ -21,6 +21,18 @@ pub enum Role {
     Reaper,
 }
 
+impl Role {
+    /// The word used in every interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Dispatcher => "dispatcher",
+            Self::Reaper => "reaper",
+        }
+    }
+}
+
 /// A node as others know it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {

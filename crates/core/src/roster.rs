@@ -220,7 +220,8 @@ impl Roster {
     }
 
     /// Takes a shard's part whole. A settled one is the truth as of `at`: whoever is missing is
-    /// absent. One that settles only adds those who are lacking.
+    /// absent. One that settles adds those who are lacking, and brings what changed in its epoch:
+    /// the rest of it may have lost what is known here.
     pub fn take_part(
         &mut self,
         shard: Shard,
@@ -261,7 +262,8 @@ impl Roster {
                 .members
                 .get(&item.user)
                 .is_none_or(|m| version > m.version);
-            if !outranked && (lacking || (!settling && newer)) {
+            let certain = !settling || item.v.epoch == at.epoch;
+            if !outranked && (lacking || (certain && newer)) {
                 self.here(shard, item, version, pending);
             }
         }

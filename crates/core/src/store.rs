@@ -418,6 +418,18 @@ pub trait Store: Send + Sync + 'static {
     /// Closes what is overdue, at most `limit` sessions; trims tombstones and last seen.
     async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>>;
 
+    /// The same, and what it closes says where that came from, for those who measure. A store may
+    /// leave that out.
+    async fn sweep_from(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        _origin: Origin,
+    ) -> Result<Answer<Swept>> {
+        self.sweep(shard, fence, limit).await
+    }
+
     /// Writes one preference under a version chosen by the caller, once per operation, above
     /// the one it knows.
     async fn prefer(
@@ -426,6 +438,18 @@ pub trait Store: Send + Sync + 'static {
         preference: Preference,
         version: u64,
     ) -> Result<Answer<Preferred>>;
+
+    /// The same, and the change says where it came from, for those who measure. A store may leave
+    /// that out.
+    async fn prefer_from(
+        &self,
+        user: &UserKey,
+        preference: Preference,
+        version: u64,
+        _origin: Origin,
+    ) -> Result<Answer<Preferred>> {
+        self.prefer(user, preference, version).await
+    }
 
     /// A user's list of contacts with its version.
     async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>>;

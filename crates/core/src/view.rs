@@ -114,6 +114,12 @@ impl View {
         self.settling
     }
 
+    /// How many rooms have somebody in them.
+    #[must_use]
+    pub fn rooms(&self) -> usize {
+        self.rooms.len()
+    }
+
     /// How many people are in the picture.
     #[must_use]
     pub fn people(&self) -> usize {

@@ -13,6 +13,7 @@ mod shard;
 mod shards;
 mod stream;
 mod tail;
+mod traces;
 
 pub use config::DispatcherConfig;
 pub use interest::StreamId;

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -16,6 +16,7 @@ use adsum_core::{
     store::Shard,
 };
 use adsum_proto::TopicKey;
+use adsum_telemetry::metrics::metrics;
 use tokio::sync::Notify;
 
 use crate::{interest::StreamId, tail::Routed};
@@ -80,6 +81,7 @@ pub struct Outlet {
     queue: Mutex<Queue>,
     wake: Notify,
     overflows: AtomicU64,
+    peak: Arc<AtomicUsize>,
     closed: AtomicBool,
 }
 
@@ -94,8 +96,15 @@ impl Outlet {
             queue: Mutex::default(),
             wake: Notify::new(),
             overflows: AtomicU64::new(0),
+            peak: Arc::default(),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Also notes here how many states ever waited at once.
+    #[must_use]
+    pub fn with_peak(self, peak: Arc<AtomicUsize>) -> Self {
+        Self { peak, ..self }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -242,6 +251,7 @@ impl Outlet {
             // that went out in between would vouch for what was dropped.
             queue.states = VecDeque::new();
             self.overflows.fetch_add(1, Relaxed);
+            metrics().overflows.one();
             if planted(Plant::DroppedStates) {
                 return;
             }
@@ -249,6 +259,7 @@ impl Outlet {
                 self.whole(&mut queue, shard);
             }
         }
+        self.peak.fetch_max(queue.states.len(), Relaxed);
     }
 
     /// A service has closed this session. Past a bound it is not told: the gateway's renewals

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -19,6 +19,7 @@ use adsum_proto::feed::{
     feed_server::{Feed, FeedServer},
     gateway_frame::Frame,
 };
+use adsum_telemetry::metrics::metrics;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -53,6 +54,7 @@ struct Inner {
     cancel: CancellationToken,
     tracker: TaskTracker,
     streams: AtomicU64,
+    queue_peak: Arc<AtomicUsize>,
 }
 
 /// A running dispatcher. Stops with [`stop`](Self::stop).
@@ -81,6 +83,7 @@ impl Dispatcher {
             ring: Arc::new(ShardRing::new(store.shards())),
             lists: Arc::new(Lists::new(store.clone(), config.contacts)),
             streams: AtomicU64::new(0),
+            queue_peak: Arc::default(),
             store,
             membership,
             config,
@@ -105,6 +108,12 @@ impl Dispatcher {
     #[must_use]
     pub fn status(&self) -> BTreeMap<Shard, ShardStatus> {
         self.0.shards.status()
+    }
+
+    /// The most states that ever waited for one gateway, of at most how many.
+    #[must_use]
+    pub fn queue_peak(&self) -> (usize, usize) {
+        (self.0.queue_peak.load(Relaxed), self.0.config.queue)
     }
 
     /// Ends all streams and tasks.
@@ -185,8 +194,9 @@ impl Inner {
 
     fn stream(&self) -> Stream {
         let id = self.streams.fetch_add(1, Relaxed);
+        let outlet = Outlet::new(id, self.ring.clone(), self.config.queue);
         Stream {
-            outlet: Arc::new(Outlet::new(id, self.ring.clone(), self.config.queue)),
+            outlet: Arc::new(outlet.with_peak(self.queue_peak.clone())),
             shards: self.shards.clone(),
             interest: self.interest.clone(),
             lists: self.lists.clone(),
@@ -204,6 +214,7 @@ async fn serve(
     out: mpsc::Sender<Result<DispatcherFrame, Status>>,
     cancel: CancellationToken,
 ) {
+    let _shown = metrics().streams.hold();
     let reading = async {
         loop {
             match incoming.message().await {

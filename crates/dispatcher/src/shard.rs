@@ -11,6 +11,7 @@ use adsum_core::{
     store::{Push, Result, Shard, Store},
 };
 use adsum_proto::TopicKey;
+use adsum_telemetry::metrics::metrics;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -64,6 +65,8 @@ pub(crate) struct ShardTask {
     /// The last look failed: the view may be any age, and a newcomer would take it for the truth.
     doubt: bool,
     idle_since: Instant,
+    /// When the log was last seen to agree with the view.
+    agreed: Instant,
 }
 
 impl ShardTask {
@@ -86,6 +89,7 @@ impl ShardTask {
             waiting: Vec::new(),
             doubt: false,
             idle_since: Instant::now(),
+            agreed: Instant::now(),
         }
     }
 
@@ -145,6 +149,7 @@ impl ShardTask {
                 Push::Lost => None,
             })
             .collect();
+        self.tail.traces.served = !self.takers.is_empty();
         match changes.and_then(|changes| self.tail.push(&changes)) {
             Some(states) => {
                 self.route(&states);
@@ -160,7 +165,11 @@ impl ShardTask {
     async fn look(&mut self) {
         self.takers.retain(|_, outlet| !outlet.closed());
         self.waiting.retain(|w| !w.outlet.closed());
+        self.tail.traces.served = !self.takers.is_empty();
         let news = self.tail.poll().await;
+        if matches!(news, Ok(News::Current(_) | News::Whole(_))) {
+            self.agreed = Instant::now();
+        }
         self.report(&news);
         self.doubt = !matches!(news, Ok(News::Current(_) | News::Whole(_)));
         match news {
@@ -190,16 +199,21 @@ impl ShardTask {
         }
     }
 
-    fn route(&self, states: &[Arc<Routed>]) {
+    fn route(&mut self, states: &[Arc<Routed>]) {
+        let mut pushed = 0;
         for routed in states {
-            let state = &routed.state;
+            let (state, before) = (&routed.state, pushed);
             self.interest
                 .streams(&state.tenant, &state.topic, |stream| {
                     if let Some(outlet) = self.takers.get(&stream) {
                         outlet.push(self.shard, routed);
+                        pushed += 1;
                     }
                 });
+            self.tail.traces.routed(state, pushed - before);
         }
+        metrics().states.add(pushed);
+        self.tail.traces.sent();
     }
 
     fn position(&self) -> Option<Mark> {
@@ -306,6 +320,9 @@ impl ShardTask {
                 version: view.map_or(Version::ZERO, adsum_core::View::version),
                 settling: view.is_some_and(adsum_core::View::settling),
                 people: view.map_or(0, adsum_core::View::people),
+                rooms: view.map_or(0, adsum_core::View::rooms),
+                lag: self.tail.lag,
+                agreed: self.agreed,
                 gateways: self.takers.len(),
                 current,
             },

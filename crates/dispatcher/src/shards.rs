@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use adsum_core::{
@@ -32,6 +33,12 @@ pub struct ShardStatus {
     pub settling: bool,
     /// People in the view.
     pub people: usize,
+    /// Rooms with somebody in them.
+    pub rooms: usize,
+    /// Changes that the last look found in the log and not in the view.
+    pub lag: u64,
+    /// When the log was last seen to agree with the view.
+    pub agreed: Instant,
     /// Gateways served.
     pub gateways: usize,
     /// The last look at the store succeeded.

@@ -8,7 +8,9 @@ use adsum_core::{
     store::{Position, Result, Shard, Store},
 };
 
-use crate::clock::wall_us;
+use adsum_telemetry::metrics::metrics;
+
+use crate::{clock::wall_us, traces::Traces};
 
 /// Entries read from the log in one call.
 const PAGE: usize = 1000;
@@ -49,6 +51,9 @@ pub struct Tail {
     fresh: Fresh,
     /// Sessions that a service has closed, still to be told.
     kicked: Vec<SessionKey>,
+    pub(crate) traces: Traces,
+    /// Changes that the last look found in the log and that were not in the view.
+    pub(crate) lag: u64,
 }
 
 impl Tail {
@@ -63,6 +68,8 @@ impl Tail {
             read: 0,
             fresh: Fresh::default(),
             kicked: Vec::new(),
+            traces: Traces::default(),
+            lag: 0,
         }
     }
 
@@ -80,6 +87,8 @@ impl Tail {
     /// Takes pushed changes that follow the view without a hole. `None`: look at the log.
     pub fn push(&mut self, changes: &[Change]) -> Option<Vec<Arc<Routed>>> {
         let view = self.view.as_mut()?;
+        let taken = wall_us();
+        metrics().changes.add(changes.len());
         for change in changes {
             let at = view.version();
             if change.version <= at {
@@ -92,7 +101,9 @@ impl Tail {
             }
             self.read += 1;
             self.kicked.extend(kicked(change));
-            self.fresh.add(change, view.apply(change));
+            let states = view.apply(change);
+            self.fresh
+                .add((self.shard, taken), change, states, &mut self.traces);
         }
         Some(self.fresh.take())
     }
@@ -110,6 +121,12 @@ impl Tail {
             let Some(mut position) = page.position else {
                 return Ok(News::Behind);
             };
+            let taken = wall_us();
+            metrics().changes.add(page.entries.len());
+            self.lag = match position.epoch == view.version().epoch {
+                true => position.seq.saturating_sub(self.read),
+                false => page.entries.len() as u64,
+            };
             position.settling &= !planted(Plant::NoSettling);
             if page.entries.len() == 1 && planted(Plant::LostLastPush) {
                 return Ok(News::Current(self.fresh.take()));
@@ -124,7 +141,9 @@ impl Tail {
                     for change in &page.entries {
                         self.read = change.version.seq;
                         self.kicked.extend(kicked(change));
-                        self.fresh.add(change, view.apply(change));
+                        let states = view.apply(change);
+                        self.fresh
+                            .add((self.shard, taken), change, states, &mut self.traces);
                     }
                     if self.read < position.seq && !page.entries.is_empty() {
                         continue;
@@ -138,7 +157,9 @@ impl Tail {
                     for change in page.entries.iter().filter(|c| c.version.epoch == old) {
                         self.read = change.version.seq;
                         self.kicked.extend(kicked(change));
-                        self.fresh.add(change, view.apply(change));
+                        let states = view.apply(change);
+                        self.fresh
+                            .add((self.shard, taken), change, states, &mut self.traces);
                     }
                     let more = page.entries.len() == PAGE;
                     if more && page.entries.iter().all(|c| c.version.epoch == old) {
@@ -159,7 +180,9 @@ impl Tail {
             for change in &page.entries {
                 self.read = change.version.seq;
                 self.kicked.extend(kicked(change));
-                self.fresh.add(change, view.apply(change));
+                let states = view.apply(change);
+                self.fresh
+                    .add((self.shard, taken), change, states, &mut self.traces);
             }
             if self.read >= position.seq || page.entries.is_empty() {
                 self.read = position.seq;
@@ -193,6 +216,7 @@ impl Tail {
         }
         let whole = view.settling() || epoch != view.version().epoch;
         tracing::info!(shard = self.shard, epoch, seq, whole, "reloaded");
+        metrics().view_reloads.one();
         let now = wall_us();
         let routed = |state| {
             Arc::new(Routed {
@@ -267,8 +291,15 @@ struct Fresh {
 }
 
 impl Fresh {
-    fn add(&mut self, change: &Change, states: Vec<TopicState>) {
+    fn add(
+        &mut self,
+        (shard, taken_us): (Shard, u64),
+        change: &Change,
+        mut states: Vec<TopicState>,
+        traces: &mut Traces,
+    ) {
         let (committed_us, routed_us) = (change.at.saturating_mul(1000), wall_us());
+        traces.applied(shard, change, &mut states, (taken_us, routed_us));
         for state in states {
             let places = self.places.entry(key_of(&state)).or_default();
             let same = |old: &TopicState| {

@@ -1,10 +1,19 @@
 //! What all doors of a gateway share: who may come in, where sessions are held, where topics are
 //! watched, and whether the gateway is about to go.
 
-use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use adsum_core::{Conn, IdError, NodeId, Reason, RoomId, SessionKey, Topic, store::Store};
+use adsum_core::{Conn, IdError, NodeId, RoomId, SessionKey, Topic, store::Store};
 use adsum_proto::client::{Encoding, frame::ServerBody};
+use adsum_telemetry::metrics::metrics;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -12,7 +21,7 @@ use crate::{
     auth::{AuthError, Authenticator, Identity},
     clock,
     feed::Feed,
-    holder::{Holder, HolderConfig, Tell},
+    holder::{Ending, Holder, HolderConfig, Tell},
     hub::{Hub, HubConfig},
     limits::Counters,
     outbox::{Bounds, Outbox},
@@ -132,6 +141,7 @@ struct Inner {
     hub: Hub,
     registry: Arc<Registry>,
     counters: Arc<Counters>,
+    outbox_peak: Arc<AtomicUsize>,
     draining: CancellationToken,
     /// Clients that are served; a drain waits for them.
     connections: TaskTracker,
@@ -179,6 +189,7 @@ impl Edge {
             hub,
             registry,
             counters: Arc::default(),
+            outbox_peak: Arc::default(),
             draining: CancellationToken::new(),
             connections: TaskTracker::new(),
             tasks: tasks.clone(),
@@ -190,9 +201,12 @@ impl Edge {
     /// # Errors
     /// When the token is missing or not good.
     pub fn caller(&self, token: Option<&str>, peer: IpAddr) -> Result<Caller, EdgeError> {
-        let token = token.ok_or(AuthError::Missing)?;
         let now = clock::wall_ms();
-        let identity = self.0.parts.auth.authenticate(token, peer, now)?;
+        let token = token.ok_or(AuthError::Missing);
+        let identity = token.and_then(|token| self.0.parts.auth.authenticate(token, peer, now));
+        let identity = identity.inspect_err(|error| {
+            metrics().auth_failures.of(error.into()).one();
+        })?;
         let (settings, sight) = (self.book().of(&identity.tenant), Sight::of(&identity));
         Ok(Caller {
             identity,
@@ -267,11 +281,21 @@ impl Edge {
 
     /// An empty outbox.
     pub(crate) fn outbox(&self, encoding: Encoding) -> Arc<Outbox> {
-        let bounds = Bounds {
+        Outbox::new(encoding, self.bounds(), Arc::clone(&self.0.outbox_peak))
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
             answers: self.0.config.outbox_answers,
             entries: self.0.config.outbox_entries,
-        };
-        Outbox::new(encoding, bounds)
+        }
+    }
+
+    /// The most entries that ever waited for one client, of at most how many.
+    #[must_use]
+    pub fn outbox_peak(&self) -> (usize, usize) {
+        let peak = self.0.outbox_peak.load(Relaxed);
+        (peak, self.bounds().together())
     }
 
     pub(crate) fn holder(&self) -> &Holder {
@@ -304,9 +328,9 @@ impl Edge {
 
     /// Ends a session in the store. A shard that has too much to do is asked again: a session
     /// that nobody ends would be held for ever.
-    pub(crate) fn end(&self, key: SessionKey, conn: Conn, reason: Reason, linger: Duration) {
+    pub(crate) fn end(&self, key: SessionKey, conn: Conn, ending: Ending) {
         let holder = self.0.holder.clone();
-        if holder.end(key.clone(), conn, reason, linger).is_ok() {
+        if holder.end_as(key.clone(), conn, ending.clone()).is_ok() {
             return;
         }
         let registry = Arc::clone(&self.0.registry);
@@ -314,7 +338,7 @@ impl Edge {
             loop {
                 tokio::time::sleep(AGAIN).await;
                 let back = registry.has(&key, conn);
-                if back || holder.end(key.clone(), conn, reason, linger).is_ok() {
+                if back || holder.end_as(key.clone(), conn, ending.clone()).is_ok() {
                     return;
                 }
             }

@@ -7,6 +7,8 @@ use adsum_proto::client::{
     frame::{Problem, Ref, ServerBody, ServerFrame},
 };
 
+use adsum_telemetry::metrics::metrics;
+
 use crate::{auth::AuthError, holder::Busy, limits::LimitError};
 
 /// What to wait before a part of the cluster that did not answer is asked again.
@@ -145,6 +147,8 @@ impl From<LimitError> for EdgeError {
             LimitError::Frame { .. } => Code::FrameTooLarge,
             LimitError::Rate { .. } => Code::RateLimited,
         };
+        // Whoever runs into a limit is told so here, and nowhere else.
+        metrics().limits.of(error.into()).one();
         Self {
             retry_after_ms: error.retry_after_ms(),
             ..Self::new(code, error.to_string())

@@ -2,7 +2,7 @@
 //! `core::hold`, so that a shard that hangs holds up nobody else.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -15,6 +15,7 @@ use adsum_core::{
     hold::{Action, Hold, HoldTimes, Word},
     store::{Alter, Altered, Answer, Close, Closed, Open, Opened, Renewed, Result, Shard, Store},
 };
+use adsum_telemetry::metrics::{Loss, Renewal, metrics};
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -24,6 +25,9 @@ use tokio_util::task::TaskTracker;
 
 /// Operations of one shard under way at a time; the others wait their turn.
 const UNDER_WAY: usize = 128;
+
+/// Sessions of a shard whose end is measured at a time.
+const VANISHED: usize = 100_000;
 
 /// A task that has nothing to do looks up now and then all the same.
 const LONGEST_WAIT_MS: u64 = 60_000;
@@ -45,6 +49,32 @@ pub struct HolderConfig {
 /// What happens to sessions is told here, from the shards' tasks: must not block.
 pub type Tell = Arc<dyn Fn(SessionKey, Conn, Word) + Send + Sync>;
 
+/// How a session ends.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// Why.
+    pub reason: Reason,
+    /// After what time; a goodbye at once.
+    pub linger: Duration,
+    /// The last sign of life.
+    pub since: Instant,
+    /// For those who measure.
+    pub origin: Option<Origin>,
+}
+
+impl Ending {
+    /// Whose last sign of life was right now.
+    #[must_use]
+    pub fn new(reason: Reason, linger: Duration) -> Self {
+        Self {
+            reason,
+            linger,
+            since: Instant::now(),
+            origin: None,
+        }
+    }
+}
+
 /// A shard has too many requests waiting; trying again later helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many operations wait for this shard; retry")]
@@ -54,7 +84,7 @@ enum Request {
     Hello(SessionKey, Conn, Box<State>, Option<Origin>),
     Set(SessionKey, Conn, Box<State>, Option<Origin>),
     Prefer(SessionKey, Prefs),
-    End(SessionKey, Conn, Reason, Duration),
+    End(SessionKey, Conn, Box<Ending>),
     Spoke(SessionKey, Conn),
     Check(SessionKey),
     Drain(Duration, oneshot::Sender<()>),
@@ -100,6 +130,7 @@ impl Holder {
                 renewed: Arc::clone(&renewed),
                 stuck_ms: ms(config.stuck),
                 stuck_told: 0,
+                vanished: HashMap::new(),
                 waiting: VecDeque::new(),
                 under_way: FuturesUnordered::new(),
             };
@@ -165,7 +196,20 @@ impl Holder {
         reason: Reason,
         linger: Duration,
     ) -> std::result::Result<(), Busy> {
-        self.ask(&key.clone(), Request::End(key, conn, reason, linger))
+        self.end_as(key, conn, Ending::new(reason, linger))
+    }
+
+    /// The same, and more about it.
+    ///
+    /// # Errors
+    /// When its shard has too much to do: the session is still held.
+    pub fn end_as(
+        &self,
+        key: SessionKey,
+        conn: Conn,
+        ending: Ending,
+    ) -> std::result::Result<(), Busy> {
+        self.ask(&key.clone(), Request::End(key, conn, Box::new(ending)))
     }
 
     /// A client that was believed silent spoke after all.
@@ -244,6 +288,8 @@ struct Task {
     stuck_ms: u64,
     /// When this shard's users were last told to go elsewhere.
     stuck_told: u64,
+    /// The last sign of life of those who are being closed.
+    vanished: HashMap<SessionKey, Instant>,
     waiting: VecDeque<Action>,
     under_way: FuturesUnordered<BoxFuture<'static, Heard>>,
 }
@@ -300,16 +346,30 @@ impl Task {
     fn take(&mut self, request: Request) -> Vec<Action> {
         let now = self.now();
         match request {
-            Request::Hello(key, conn, state, origin) => self.hold.hello(key, conn, *state, origin),
+            Request::Hello(key, conn, state, origin) => {
+                self.vanished.remove(&key);
+                self.hold.hello(key, conn, *state, origin)
+            }
             Request::Set(key, conn, state, origin) => self.hold.set(&key, conn, *state, origin),
             Request::Prefer(key, prefs) => {
                 self.hold.prefer(&key, prefs);
                 Vec::new()
             }
-            Request::End(key, conn, reason, linger) => {
-                self.hold.end(&key, conn, reason, now + ms(linger))
+            Request::End(key, conn, ending) => {
+                self.hold.caused_by(&key, conn, ending.origin);
+                let at = now + ms(ending.linger);
+                let actions = self.hold.end(&key, conn, ending.reason, at);
+                if self.vanished.len() > VANISHED {
+                    // Some were taken over by others and never closed from here.
+                    self.vanished.clear();
+                }
+                self.vanished.insert(key, ending.since);
+                actions
             }
-            Request::Spoke(key, conn) => self.hold.spoke(&key, conn),
+            Request::Spoke(key, conn) => {
+                self.vanished.remove(&key);
+                self.hold.spoke(&key, conn)
+            }
             Request::Check(key) => self.hold.check(&key),
             Request::Drain(lease, done) => {
                 self.drain(lease, done);
@@ -342,6 +402,7 @@ impl Task {
 
     fn hear(&mut self, heard: Heard) -> Vec<Action> {
         let now = self.now();
+        self.count(&heard);
         match heard {
             Heard::Opened(op, answer) => self.hold.opened(&op, answer, now),
             Heard::Altered(op, answer) => self.hold.altered(&op, answer, now),
@@ -356,6 +417,36 @@ impl Task {
                 let _ = done.send(());
                 Vec::new()
             }
+        }
+    }
+
+    fn count(&mut self, heard: &Heard) {
+        let metrics = metrics();
+        match heard {
+            Heard::Renewed(answer) => {
+                let outcome = match answer {
+                    // One that holds nothing is not known, and that is well.
+                    Ok(a) if a.value == Renewed::Gone && self.hold.was_swept(a.epoch) => {
+                        let lost = metrics.sessions_lost.of(Loss::HolderGone);
+                        lost.add(self.hold.connected());
+                        Renewal::Gone
+                    }
+                    Ok(_) => Renewal::Ok,
+                    Err(_) => Renewal::Error,
+                };
+                metrics.renewals.of(outcome).one();
+            }
+            Heard::Altered(_, Ok(answer)) if answer.value == Altered::Unknown => {
+                metrics.sessions_lost.of(Loss::Unknown).one();
+            }
+            Heard::Closed(op, Ok(answer)) => {
+                let since = self.vanished.remove(&op.key);
+                if let (Some(since), Closed::Ok { committed: true }) = (since, answer.value) {
+                    let detection = metrics.detection.of(op.reason);
+                    detection.record_time(since.elapsed());
+                }
+            }
+            _ => {}
         }
     }
 

@@ -24,6 +24,7 @@ mod requests;
 mod settings;
 mod sight;
 mod sse;
+mod traced;
 mod ws;
 
 pub use doors::doors;

@@ -8,11 +8,15 @@ mod tests;
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use adsum_core::{Topic, UserId, hold::Word};
 use adsum_proto::client::{Close, Encoding, Ref, frame::ServerFrame};
+use adsum_telemetry::metrics::metrics;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
@@ -55,6 +59,8 @@ pub(crate) struct Outbox {
     inner: Mutex<Inner>,
     ready: Notify,
     mail: Notify,
+    /// The most entries that ever waited in an outbox of this gateway.
+    peak: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -102,13 +108,14 @@ pub(crate) struct Batch {
 }
 
 impl Outbox {
-    pub(crate) fn new(encoding: Encoding, bounds: Bounds) -> Arc<Self> {
+    pub(crate) fn new(encoding: Encoding, bounds: Bounds, peak: Arc<AtomicUsize>) -> Arc<Self> {
         Arc::new(Self {
             encoding,
             bounds,
             inner: Mutex::default(),
             ready: Notify::new(),
             mail: Notify::new(),
+            peak,
         })
     }
 
@@ -209,8 +216,10 @@ impl Outbox {
         waiting.turn += 1;
         inner.entries -= dropped;
         // So is a state that nobody asked for and that is not sent yet; an answer is owed.
-        let stale = |out: &Out| matches!(out, Out::State(s, _, None, _) if *s == slot);
-        inner.queue.retain(|out| !stale(out));
+        inner.queue.retain(|out| match out {
+            Out::State(s, _, None, _) | Out::Turn(s, _) => *s != slot,
+            Out::Answer(_) | Out::State(..) => true,
+        });
         if r#ref.is_some() && !inner.owe(self.bounds.answers) {
             return self.ready.notify_one();
         }
@@ -219,15 +228,15 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// A diff of a topic.
-    pub(crate) fn tell(&self, slot: SlotId, delivery: Arc<Delivery>) {
+    /// A diff of a topic. Answers how many entries wait now.
+    pub(crate) fn tell(&self, slot: SlotId, delivery: Arc<Delivery>) -> usize {
         let mut inner = self.lock();
         let total = inner.entries;
         let Some(waiting) = inner.topics.get_mut(&slot) else {
-            return;
+            return 0;
         };
         if waiting.dirty {
-            return;
+            return total;
         }
         let before = waiting.entries;
         waiting.push(delivery);
@@ -235,21 +244,27 @@ impl Outbox {
             waiting.merge();
         }
         let all = total - before + waiting.entries;
-        let too_much =
-            waiting.entries > self.bounds.entries || all > TOPICS_TOGETHER * self.bounds.entries;
+        let too_much = waiting.entries > self.bounds.entries || all > self.bounds.together();
         if too_much {
             waiting.clear();
             waiting.dirty = true;
+            metrics().resyncs.one();
         }
         let after = waiting.entries;
         let turn = (!waiting.queued).then_some(waiting.turn);
         waiting.queued = true;
-        inner.entries = total - before + after;
+        let depth = total - before + after;
+        inner.entries = depth;
+        // Mostly a read, which all cores may do at once.
+        if inner.entries > self.peak.load(Relaxed) {
+            self.peak.fetch_max(inner.entries, Relaxed);
+        }
         if let Some(turn) = turn {
             inner.queue.push_back(Out::Turn(slot, turn));
             drop(inner);
             self.ready.notify_one();
         }
+        depth
     }
 
     /// Waits until there is something to write.
@@ -291,6 +306,13 @@ impl Outbox {
             batch.close = inner.close;
         }
         batch
+    }
+}
+
+impl Bounds {
+    /// Entries of all topics together that wait.
+    pub(crate) const fn together(&self) -> usize {
+        TOPICS_TOGETHER * self.entries
     }
 }
 
@@ -376,6 +398,9 @@ impl Waiting {
     /// Makes one diff of all that waits: the newest word on each person, as news to somebody who
     /// knows what was sent last.
     fn merge(&mut self) {
+        metrics()
+            .conflations
+            .add(self.deliveries.len().saturating_sub(1));
         let count = self.deliveries.iter().rev().find_map(|d| d.count);
         let mut order: Vec<UserId> = Vec::new();
         let mut people: HashMap<UserId, (bool, Entry)> = HashMap::new();

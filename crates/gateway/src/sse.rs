@@ -6,6 +6,7 @@
 use std::{convert::Infallible, net::SocketAddr};
 
 use adsum_proto::client::{Encoding, Fault, Mode, check, frame::Watch};
+use adsum_telemetry::metrics::{Transport, metrics};
 use axum::{
     Router,
     extract::{ConnectInfo, RawQuery, State},
@@ -82,7 +83,8 @@ fn open(
 
 fn stream(requests: Requests, observer: Observer) -> Response {
     let quiet = KeepAlive::new().interval(observer.heartbeat());
-    let counted = requests.edge().connections().token();
+    let shown = metrics().connections.of(Transport::Events).hold();
+    let counted = (requests.edge().connections().token(), shown);
     let frames = stream::unfold((observer, counted), |(mut observer, counted)| async move {
         match observer.next().await? {
             Told::Frames(frames) => Some((frames, (observer, counted))),

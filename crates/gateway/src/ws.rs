@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use adsum_proto::client::{Close, Encoding};
+use adsum_telemetry::metrics::Transport;
 use axum::{
     Router,
     extract::{
@@ -22,7 +23,7 @@ use serde::Deserialize;
 
 use crate::{
     connection::{self, Door, Received, Sink, Source},
-    http::{HttpError, token},
+    http::{HttpError, token, traceparent},
     requests::Requests,
 };
 
@@ -76,6 +77,8 @@ async fn upgrade(
         peer: peer.ip(),
         encoding,
         token,
+        trace: traceparent(&headers),
+        transport: Transport::WebSocket,
     };
     socket.on_upgrade(move |socket| {
         let (sink, source) = socket.split();

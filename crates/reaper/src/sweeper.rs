@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use adsum_core::NodeId;
 use adsum_core::store::{Answer, Fence, Shard, Swept};
+use adsum_telemetry::metrics::metrics;
+use adsum_telemetry::trace::{self, Span, SpanKind};
 use tokio::sync::{Notify, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -50,6 +52,8 @@ pub(crate) struct Sweeper {
     /// Refused since the last sweep that was accepted.
     refused: bool,
     backoff: Backoff,
+    /// When the last sweep said that something would be due.
+    due: Option<Instant>,
 }
 
 impl Sweeper {
@@ -72,6 +76,7 @@ impl Sweeper {
             settling: false,
             failing_since: None,
             refused: false,
+            due: None,
         }
     }
 
@@ -144,8 +149,11 @@ impl Sweeper {
         let began = Instant::now();
         let limit = shared.config.sweep_limit;
         let mut turn = turn;
+        let span = trace::root("sweep", SpanKind::Internal);
+        let origin = trace::origin(span.as_ref());
         let sweep = async {
-            let call = shared.store(shared.store.sweep(self.shard, fence, limit));
+            let call = (shared.store).sweep_from(self.shard, fence, limit, origin);
+            let call = shared.store(call);
             tokio::pin!(call);
             tokio::select! {
                 answer = &mut call => return answer,
@@ -169,12 +177,35 @@ impl Sweeper {
         let Swept::Ok { closed, next_ms } = value else {
             return Ok(self.refused(fence));
         };
+        self.measured(span, closed, began.elapsed());
+        let (epoch, number) = (fence.epoch, fence.number);
+        tracing::trace!(shard = self.shard, epoch, number, at, closed, "swept");
         let last = LastSweep {
             at,
             answered: Instant::now(),
             took: began.elapsed(),
             closed,
         };
+        self.due = next_ms.map(|ms| last.answered + Duration::from_millis(ms));
         self.swept(last, next_ms).await
+    }
+
+    /// A sweep was accepted; one that closed nobody leaves no trace.
+    fn measured(&self, span: Option<Span>, closed: u64, took: Duration) {
+        let metrics = metrics();
+        metrics.sweep_duration.record_time(took);
+        if closed == 0 {
+            if let Some(span) = span {
+                span.forget();
+            }
+            return;
+        }
+        if let Some(due) = self.due {
+            metrics.lateness.record_time(due.elapsed());
+        }
+        if let Some(mut span) = span {
+            span.set("adsum.shard", i64::from(self.shard));
+            span.set("adsum.closed", i64::try_from(closed).unwrap_or(i64::MAX));
+        }
     }
 }

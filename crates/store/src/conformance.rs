@@ -104,7 +104,8 @@ rules! { $
         a_given_time_counts_only_where_none_is_known,
         a_kick_is_not_undone_by_a_reopen,
         a_kick_of_one_device_leaves_the_others,
-        changes_name_the_rooms_before_and_carry_their_origin;
+        changes_name_the_rooms_before_and_carry_their_origin,
+        sweeps_and_preferences_carry_their_origin;
     holders:
         renew_tells_a_new_epoch_a_differing_number_or_gone,
         an_expired_holder_is_gone_for_opens_until_it_renews,

@@ -23,7 +23,7 @@ use std::{
 };
 
 use adsum_core::{
-    Conn, DeviceId, Incarnation, Invalid, Preference, SessionKey, Stamp, UserId, UserKey,
+    Conn, DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, Stamp, UserId, UserKey,
     ring::ShardRing,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
@@ -127,6 +127,15 @@ impl MemoryStore {
         shard: Shard,
         step: impl FnOnce(&mut shard::Shard, &Call<'_>) -> Result<T>,
     ) -> Result<Answer<T>> {
+        self.write_from(shard, None, step)
+    }
+
+    fn write_from<T>(
+        &self,
+        shard: Shard,
+        origin: Option<&Origin>,
+        step: impl FnOnce(&mut shard::Shard, &Call<'_>) -> Result<T>,
+    ) -> Result<Answer<T>> {
         let mut cell = self.cell(shard)?.lock()?;
         let nonce = self.data.hooks.nonce;
         let call = Call {
@@ -135,6 +144,7 @@ impl MemoryStore {
             seen: self.seen[usize::from(shard)].load(Relaxed),
             nonce: nonce.unwrap_or_else(|| rand::random_range(0..NONCES)),
             options: &self.options,
+            origin,
         };
         let value = cell.write(|shard| step(shard, &call))?;
         let epoch = cell.shard.meta.as_ref().map_or(0, |m| m.epoch);
@@ -143,6 +153,34 @@ impl MemoryStore {
             epoch,
             at: call.now,
             value,
+        })
+    }
+
+    fn write_preference(
+        &self,
+        user: &UserKey,
+        preference: &Preference,
+        version: u64,
+        origin: Option<&Origin>,
+    ) -> Result<Answer<Preferred>> {
+        if version == 0 || version > Conn::MAX {
+            return Err(StoreError::Refused(
+                "a version is between 1 and 2^53 - 1".into(),
+            ));
+        }
+        let limit = self.options.limits.contacts;
+        match preference {
+            Preference::Contacts(list) if list.len() > limit => {
+                return Err(Invalid::TooManyContacts {
+                    count: list.len(),
+                    limit,
+                }
+                .into());
+            }
+            _ => {}
+        }
+        self.write_from(self.shard_of(user), origin, |shard, call| {
+            shard.prefer(call, user, preference, version)
         })
     }
 }
@@ -280,31 +318,35 @@ impl Store for MemoryStore {
         self.write(shard, |shard, call| shard.sweep(call, fence, limit))
     }
 
+    async fn sweep_from(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        origin: Origin,
+    ) -> Result<Answer<Swept>> {
+        self.write_from(shard, Some(&origin), |shard, call| {
+            shard.sweep(call, fence, limit)
+        })
+    }
+
     async fn prefer(
         &self,
         user: &UserKey,
         preference: Preference,
         version: u64,
     ) -> Result<Answer<Preferred>> {
-        if version == 0 || version > Conn::MAX {
-            return Err(StoreError::Refused(
-                "a version is between 1 and 2^53 - 1".into(),
-            ));
-        }
-        let limit = self.options.limits.contacts;
-        match &preference {
-            Preference::Contacts(list) if list.len() > limit => {
-                return Err(Invalid::TooManyContacts {
-                    count: list.len(),
-                    limit,
-                }
-                .into());
-            }
-            _ => {}
-        }
-        self.write(self.shard_of(user), |shard, call| {
-            shard.prefer(call, user, &preference, version)
-        })
+        self.write_preference(user, &preference, version, None)
+    }
+
+    async fn prefer_from(
+        &self,
+        user: &UserKey,
+        preference: Preference,
+        version: u64,
+        origin: Origin,
+    ) -> Result<Answer<Preferred>> {
+        self.write_preference(user, &preference, version, Some(&origin))
     }
 
     async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>> {

@@ -191,8 +191,12 @@ fn redis_equals_the_model() {
 #[tokio::test]
 async fn the_model_keeps_the_rules() {
     for (name, rule) in RULES {
-        // It pushes nothing.
-        if *name != "a_subscriber_hears_every_committed_change" {
+        // It pushes nothing, and leaves out where sweeps and preferences come from.
+        let left_out = [
+            "a_subscriber_hears_every_committed_change",
+            "sweeps_and_preferences_carry_their_origin",
+        ];
+        if !left_out.contains(name) {
             println!("{name}");
             rule(&ModelLabs).await;
         }

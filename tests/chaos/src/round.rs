@@ -18,7 +18,7 @@ use crate::{
     cast::{Cast, Size},
     nemesis::{Deck, Kind, Nemesis, Struck},
     record::Record,
-    witness,
+    witness::Witness,
     world::World,
 };
 
@@ -92,7 +92,7 @@ impl Round {
             after,
             quiet,
         } = self;
-        let witness = witness::start(world, record).await?;
+        let witness = Witness::start(world, record).await?;
         let cast = Arc::new(Cast::start(world, record, &tenant, size, seed)?);
         let (stop, stopped) = oneshot::channel::<()>();
         let samples = tokio::spawn(sample(cast.clone(), record.clone(), stopped));
@@ -111,8 +111,10 @@ impl Round {
         record.note(Event::End);
         drop(stop);
         let wrong = samples.await?;
+        // Before those who go now leave something behind.
+        let sessions = size.clients + size.beaters + size.rude;
+        witness.end(world, record, sessions as u64).await?;
         cast.end().await;
-        drop(witness);
         let history = record.take(seed);
         tell("judging");
         let bounds = world.times.bounds();

@@ -2,15 +2,17 @@
 //! that each role can be broken by itself.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex as StdMutex, PoisonError},
     time::Duration,
 };
 
 use adsum_store::Keys;
 use adsum_tests::{
-    ClusterOptions, EtcdCluster, Node, NodeOptions, Ports, Proxy, RedisCluster, TestDir, eventually,
+    ClusterOptions, EtcdCluster, FakeClock, Node, NodeOptions, Ports, Proxy, RedisCluster, TestDir,
+    eventually,
 };
 use anyhow::{Context, Result, ensure};
 use tokio::sync::Mutex;
@@ -18,10 +20,16 @@ use tokio::sync::Mutex;
 use crate::{
     filter::{Cut, Filter, Way},
     times::Times,
+    witness::{FILTER, Ledger},
 };
 
 /// Shards of the cluster.
 pub const SHARDS: u16 = 64;
+
+/// Bounds so low that a run reaches them: what happens there is part of what is shown.
+pub const LOG_LEN: u64 = 500;
+const FEED_QUEUE: u64 = 2_000;
+const OUTBOX_ENTRIES: u64 = 300;
 
 const GATEWAYS: usize = 3;
 const DISPATCHERS: usize = 3;
@@ -36,6 +44,8 @@ pub struct Part {
     group: Option<u32>,
     /// The proxy before its feed, if it is a dispatcher.
     pub feed: Option<Proxy>,
+    /// Its clock, if it is a gateway.
+    pub clock: Option<FakeClock>,
 }
 
 impl Part {
@@ -43,6 +53,13 @@ impl Part {
     #[must_use]
     pub fn name(&self) -> String {
         self.node.name().to_owned()
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn role(&self) -> &str {
+        let name = self.node.name();
+        name.split_once('-').map_or(name, |(role, _)| role)
     }
 
     /// Where clients connect.
@@ -85,8 +102,12 @@ pub struct World {
     pub times: Times,
     /// Whose turn it is to be broken.
     pub turns: Turns,
-    /// The slot of each shard.
-    pub slots: Vec<u16>,
+    /// The keys of each shard.
+    pub keys: Vec<Keys>,
+    /// What the reapers said of their sweeps.
+    pub ledger: Ledger,
+    /// Where each node's log was read up to.
+    checked: StdMutex<BTreeMap<String, u64>>,
     filter: Option<Arc<Filter>>,
     _ports: Ports,
     dir: TestDir,
@@ -99,11 +120,11 @@ impl World {
         ensure!(binary.exists(), "{} does not exist", binary.display());
         let options = ClusterOptions {
             proxied: true,
+            clocks: true,
             ..ClusterOptions::default()
         };
         let (redis, etcd) =
             tokio::try_join!(RedisCluster::start_with(options), EtcdCluster::start(3))?;
-        let slots = Keys::of_all("adsum", 1, SHARDS).into_iter().map(|k| k.slot);
         let mut world = Self {
             gateways: Vec::new(),
             dispatchers: Vec::new(),
@@ -112,7 +133,9 @@ impl World {
             etcd,
             times,
             turns: Turns::default(),
-            slots: slots.collect(),
+            keys: Keys::of_all("adsum", 1, SHARDS),
+            ledger: Ledger::default(),
+            checked: StdMutex::default(),
             // Without a packet filter there are no cuts, and all else is as it is.
             filter: Filter::new().ok(),
             _ports: Ports::default(),
@@ -144,12 +167,24 @@ impl World {
             options = options.with(&key, ms);
         }
         for (key, value) in [
+            ("BOUNDS__LOG_LEN", LOG_LEN),
+            ("BOUNDS__FEED_QUEUE", FEED_QUEUE),
+            ("BOUNDS__OUTBOX_ENTRIES", OUTBOX_ENTRIES),
             ("BOUNDS__INTERVAL_ABOVE", 100_000),
             ("BOUNDS__COUNT_ABOVE", 200_000),
             ("LIMITS__MESSAGES_PER_SECOND", 10_000),
             ("LIMITS__MESSAGE_BURST", 10_000),
         ] {
             options = options.with(key, value);
+        }
+        if role == "reaper" {
+            options = options
+                .with("LOG__FILTER", FILTER)
+                .with("LOG__JSON", "true");
+        }
+        // The others do nothing by the time of day.
+        if role == "gateway" {
+            options.clock = Some(FakeClock::new(self.dir.path(), &options.name)?);
         }
         let feed = if role == "dispatcher" {
             let address = SocketAddr::from(([127, 0, 0, 1], self._ports.take()?));
@@ -161,7 +196,13 @@ impl World {
             None
         };
         let node = Node::start(self.dir.path(), &options).await?;
-        Ok(Part { node, group, feed })
+        let clock = options.clock;
+        Ok(Part {
+            node,
+            group,
+            feed,
+            clock,
+        })
     }
 
     fn grouped(&self, binary: &Path, number: u32) -> Result<(PathBuf, Option<u32>)> {
@@ -249,7 +290,10 @@ impl World {
     /// Nobody has panicked, and everything runs.
     pub fn check(&self) -> Result<()> {
         for part in self.parts() {
-            let log = part.node.process().log_tail(1_000_000);
+            let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+            let offset = checked.entry(part.name()).or_default();
+            let (log, next) = part.node.process().log_from(*offset)?;
+            *offset = next;
             let panic = log.lines().find(|line| line.contains("panicked at"));
             ensure!(panic.is_none(), "{}: {}", part.name(), panic.unwrap_or(""));
             ensure!(

@@ -6,6 +6,17 @@ use std::collections::BTreeMap;
 use super::bounds::Bounds;
 use crate::history::{Gone, Said};
 
+/// That a device is not there.
+#[derive(Debug, Default, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Away {
+    /// Since when.
+    pub(super) at: u64,
+    /// How long that may stay unnoticed.
+    pub(super) within: u64,
+    /// Who held it then; nobody if it held itself.
+    pub(super) gateway: Option<String>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Device {
     /// Connected, or about to be again.
@@ -24,9 +35,8 @@ pub(super) struct Device {
     own_ms: u64,
     /// Nobody surely holds it since, which is fine for so long.
     gap: Option<(u64, u64)>,
-    /// When it went, and how long that may stay unnoticed.
-    gone: (u64, u64),
-    left_room: BTreeMap<String, u64>,
+    gone: Away,
+    left_room: BTreeMap<String, Away>,
 }
 
 impl Device {
@@ -51,7 +61,12 @@ impl Device {
         if let Some(before) = &self.said {
             for room in before.rooms.iter().filter(|r| !said.rooms.contains(r)) {
                 self.in_room_since.remove(room);
-                self.left_room.insert(room.clone(), at);
+                let away = Away {
+                    at,
+                    within: 0,
+                    gateway: self.gateway.clone(),
+                };
+                self.left_room.insert(room.clone(), away);
             }
         }
         self.said = Some(said.clone());
@@ -85,7 +100,11 @@ impl Device {
             Gone::Silent | Gone::Unheld => bounds.ttl_ms + 1_000,
         };
         self.present = false;
-        self.gone = (at, within);
+        self.gone = Away {
+            at,
+            within,
+            gateway: self.gateway.clone(),
+        };
         self.gap = None;
         self.unhold();
     }
@@ -136,12 +155,20 @@ impl Device {
         self.present && room.is_none_or(within)
     }
 
-    /// Since when it is not there, and how long that may stay unnoticed.
-    pub(super) fn away(&self, room: Option<&str>) -> (u64, u64) {
+    /// All that it went from, and has not come back to.
+    pub(super) fn departures(&self) -> impl Iterator<Item = &Away> {
+        let gone = (!self.present).then_some(&self.gone);
+        let left = self.left_room.iter();
+        let left = left.filter(|(room, _)| self.present && !self.here(Some(room)));
+        gone.into_iter().chain(left.map(|(_, away)| away))
+    }
+
+    /// Since when it is not there; it may never have been.
+    pub(super) fn away(&self, room: Option<&str>) -> Away {
         if self.present {
             let left = room.and_then(|room| self.left_room.get(room));
-            return (left.copied().unwrap_or(0), 0);
+            return left.cloned().unwrap_or_default();
         }
-        self.gone
+        self.gone.clone()
     }
 }

@@ -24,6 +24,7 @@ pub(super) struct Judge<'a> {
     pub(super) settings: BTreeMap<String, Past>,
     pub(super) watchers: BTreeMap<String, Watcher>,
     pub(super) trouble: Trouble,
+    pub(super) shards: BTreeMap<String, u16>,
     /// When a user's clients did something that can make them come.
     pub(super) arrivals: BTreeMap<String, Vec<u64>>,
     /// Gateways that go: since when, until when they are there, and how long sessions are safe.
@@ -47,6 +48,7 @@ impl<'a> Judge<'a> {
             settings: BTreeMap::new(),
             watchers: BTreeMap::new(),
             trouble: Trouble::default(),
+            shards: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             drained: BTreeMap::new(),
             commits: BTreeMap::new(),
@@ -94,6 +96,7 @@ impl<'a> Judge<'a> {
 
     fn step(&mut self, event: &Event) {
         match event {
+            Event::Lives { user, shard } => drop(self.shards.insert(user.clone(), *shard)),
             Event::Hello { .. }
             | Event::Change { .. }
             | Event::Recorded { .. }
@@ -163,6 +166,7 @@ impl<'a> Judge<'a> {
         else {
             return;
         };
+        let shard = self.shards.get(user).copied();
         let devices = self.users.entry(user.clone()).or_default();
         let known = devices.entry(device.clone()).or_default();
         match event {
@@ -182,7 +186,7 @@ impl<'a> Judge<'a> {
                 if let Some((from, _, fine_for)) = drained.filter(|d| d.1 > at) {
                     known.doubt(*from, *fine_for);
                 }
-                if gateway.is_some_and(|g| self.trouble.worn(g, at, bounds)) {
+                if gateway.is_some_and(|g| self.trouble.worn(g, shard, at, bounds)) {
                     known.doubt(at, 0);
                 }
             }
@@ -261,12 +265,18 @@ impl<'a> Judge<'a> {
             let drained = (at, at + lasts, bounds.drained());
             self.drained.insert(gateway.clone(), drained);
         }
-        for device in self.users.values_mut().flat_map(BTreeMap::values_mut) {
+        let shards = &self.shards;
+        let users = self.users.iter_mut();
+        let devices = users.flat_map(|(user, devices)| {
+            let shard = shards.get(user).copied();
+            devices.values_mut().map(move |device| (shard, device))
+        });
+        for (shard, device) in devices {
             device.hurry(jump);
             let Some(gateway) = device.gateway.clone() else {
                 continue;
             };
-            if self.trouble.worn(&gateway, at, bounds) {
+            if self.trouble.worn(&gateway, shard, at, bounds) {
                 device.doubt(at, 0);
             } else if let Some(fine_for) = fine_for
                 && broken == Some(&gateway)
@@ -288,9 +298,13 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// A server that was deposed may accept what was on its way to it, and forgets it: that is
+    /// a lost write, and its fence is of an epoch that ended.
     fn swept(&mut self, shard: u16, reaper: &str, fence: (u64, u64)) {
         let highest = self.fences.get(&shard).copied().unwrap_or_default();
-        if fence < highest {
+        let lost =
+            fence.0 < highest.0 && self.trouble.lost_since(Some(shard), self.at, self.bounds);
+        if fence < highest && !lost {
             let what = format!(
                 "{reaper} swept shard {shard} with fence {fence:?}, though {highest:?} was claimed"
             );

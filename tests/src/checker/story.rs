@@ -18,8 +18,13 @@ pub(super) fn tell(
     watcher: Option<&str>,
 ) -> Vec<String> {
     let entries = history.entries[..=place].iter().rev();
+    // Fences matter where one was too low.
+    let swept = match history.entries[place].event {
+        Event::Swept { shard, .. } => Some(shard),
+        _ => None,
+    };
     let lines = entries.filter_map(|entry| {
-        let line = line(entry, who, watcher)?;
+        let line = line(entry, who, watcher, swept)?;
         Some(format!("{:>10}  {line}", seconds(entry.at)))
     });
     let mut lines: Vec<_> = lines.take(LINES).collect();
@@ -27,7 +32,12 @@ pub(super) fn tell(
     lines
 }
 
-fn line(entry: &Entry, who: Option<&str>, watcher: Option<&str>) -> Option<String> {
+fn line(
+    entry: &Entry,
+    who: Option<&str>,
+    watcher: Option<&str>,
+    swept: Option<u16>,
+) -> Option<String> {
     let about = |user: &String| who == Some(user.as_str());
     let to = |name: &String| watcher == Some(name.as_str());
     Some(match &entry.event {
@@ -107,7 +117,7 @@ fn line(entry: &Entry, who: Option<&str>, watcher: Option<&str>) -> Option<Strin
             shard,
             reaper,
             fence,
-        } if who.is_none() => {
+        } if swept == Some(*shard) => {
             format!("{reaper} claims shard {shard}: {fence:?}")
         }
         _ => return None,

@@ -2,7 +2,14 @@
 
 use adsum_core::{Activity, Reason, Status, Version};
 
-use super::{Invariant, device::Device, judge::Judge, settings::Settings, watcher::Watcher};
+use super::{
+    Invariant,
+    device::{Away, Device},
+    judge::Judge,
+    settings::Settings,
+    trouble::Whose,
+    watcher::Watcher,
+};
 use crate::history::{Leaving, Seen};
 
 impl Judge<'_> {
@@ -43,10 +50,11 @@ impl Judge<'_> {
 
     /// No older number and no older word after a newer one, but for what a failover lost.
     fn check_newer(&mut self, name: &str, user: &str, v: Version, mark: Option<u64>) {
-        let (at, lag) = match self.watchers.get(name) {
-            Some(watcher) => (self.at, self.lag(watcher)),
+        let since = match self.watchers.get(name) {
+            Some(watcher) => self.at.saturating_sub(self.lag(watcher)),
             None => return,
         };
+        let shard = self.shards.get(user).copied();
         let single = self
             .users
             .get(user)
@@ -57,24 +65,22 @@ impl Judge<'_> {
         let known = watcher.known.entry(user.to_owned()).or_default();
         let mut old = None;
         if v < known.v && v != Version::ZERO {
-            old = Some((known.v_at, format!("{v} after {}", known.v)));
+            old = Some((known.v_since, format!("{v} after {}", known.v)));
         }
         if let Some(mark) = mark.filter(|mark| single && *mark < known.mark) {
             old = old.or(Some((
-                known.mark_at,
+                known.mark_since,
                 format!("word {mark} after word {}", known.mark),
             )));
         }
         if v >= known.v {
-            (known.v, known.v_at) = (v, at);
+            (known.v, known.v_since) = (v, since);
         }
         if let Some(mark) = mark.filter(|mark| *mark >= known.mark) {
-            (known.mark, known.mark_at) = (mark, at);
+            (known.mark, known.mark_since) = (mark, since);
         }
         if let Some((since, what)) = old
-            && !self
-                .trouble
-                .lost_since(since.saturating_sub(lag), self.bounds)
+            && !self.trouble.lost_since(shard, since, self.bounds)
         {
             let what = format!("{name} was told of {user}: {what}");
             self.violated(Invariant::Order, Some(user), Some(name), what);
@@ -92,7 +98,8 @@ impl Judge<'_> {
         let from = left_at.saturating_sub(self.lag(watcher));
         let arrivals = self.arrivals.get(user).into_iter().flatten();
         let came = arrivals.rev().any(|at| *at >= from);
-        if !came && !self.trouble.upset(from, self.at) {
+        let shard = self.shards.get(user).copied();
+        if !came && !self.trouble.upset(shard, from, self.at) {
             let what = format!("{name} was told that {user} came, who had left and did nothing");
             self.violated(Invariant::Once, Some(user), Some(name), what);
         }
@@ -196,14 +203,35 @@ impl Judge<'_> {
         let bounds = self.bounds;
         let devices = self.users.get(user).into_iter().flat_map(|d| d.values());
         let due = |device: &Device| {
-            let rooms = device.said.iter().flat_map(|s| &s.rooms);
-            let topics = std::iter::once(None).chain(rooms.map(|r| Some(r.as_str())));
-            let away = topics.map(|room| device.away(room));
-            away.map(|(at, within)| self.trouble.due(at, within)).max()
+            let departures = device.departures();
+            departures.map(|away| self.due_of(user, away, None)).max()
         };
         let devices = devices.filter_map(due).max().unwrap_or(0);
-        let told = bounds.told_ms + bounds.slack_ms;
-        devices.max(self.trouble.due(0, 0)).max(self.hidden(user)) + told
+        let hidden = self.hidden_by(user, self.hidden(user), None);
+        devices.max(hidden) + bounds.told_ms + bounds.slack_ms
+    }
+
+    /// By when a device's departure must be known: to one who watches, or to most.
+    fn due_of(&self, user: &str, away: &Away, watched: Option<&str>) -> u64 {
+        let whose = Whose {
+            gateway: away.gateway.as_deref(),
+            shard: self.shards.get(user).copied(),
+            own: away.gateway.is_none(),
+            watched,
+        };
+        self.trouble.due(away.at, away.within, whose, self.bounds)
+    }
+
+    /// By when it must be known that a user hides since this time: recorded is recorded, through
+    /// whichever gateway.
+    fn hidden_by(&self, user: &str, at: u64, watched: Option<&str>) -> u64 {
+        let whose = Whose {
+            gateway: None,
+            shard: self.shards.get(user).copied(),
+            own: false,
+            watched,
+        };
+        self.trouble.due(at, 0, whose, self.bounds)
     }
 
     fn hidden(&self, user: &str) -> u64 {
@@ -220,7 +248,7 @@ impl Judge<'_> {
             let Some(seen) = watcher.shows(user) else {
                 continue;
             };
-            let told = self.bounds.told_ms;
+            let (told, gateway) = (self.bounds.told_ms, watcher.view.gateway.as_str());
             if self.lag(watcher) > told {
                 continue;
             }
@@ -230,20 +258,17 @@ impl Judge<'_> {
             let settings = self.settings.get(user).filter(|_| !watcher.view.all);
             let hidden = settings.and_then(|s| s.hidden_since(user, watcher.eyes()));
             let slack = told + self.bounds.slack_ms;
-            let over = |at: u64, within| self.trouble.due(at, within) + slack < self.at;
-            if here.is_empty() && gone.is_some_and(|(at, within)| over(at, within)) {
-                late.push((name.clone(), "gone", gone, seen.status));
-            } else if hidden.is_some_and(|at| over(at, 0)) {
-                late.push((
-                    name.clone(),
-                    "hidden",
-                    hidden.map(|at| (at, 0)),
-                    seen.status,
-                ));
+            let over = |due: u64| due + slack < self.at;
+            let late_by = |away: &Away| over(self.due_of(user, away, Some(gateway)));
+            if here.is_empty() && gone.as_ref().is_some_and(late_by) {
+                let since = gone.map(|away| away.at);
+                late.push((name.clone(), "gone", since, seen.status));
+            } else if hidden.is_some_and(|at| over(self.hidden_by(user, at, Some(gateway)))) {
+                late.push((name.clone(), "hidden", hidden, seen.status));
             }
         }
         for (name, how, since, status) in late {
-            let since = super::story::seconds(since.map_or(0, |(at, _)| at));
+            let since = super::story::seconds(since.unwrap_or(0));
             let what = format!("{user} is {how} since {since}, yet {name} still shows {status}");
             self.violated(Invariant::BoundedSilence, Some(user), Some(&name), what);
         }

@@ -11,12 +11,12 @@ use crate::history::{Seen, View};
 pub(super) struct Known {
     /// As shown now.
     pub(super) seen: Option<Seen>,
-    /// The highest number, and when it was told.
+    /// The highest number, and since when it may have been true when it was told.
     pub(super) v: Version,
-    pub(super) v_at: u64,
-    /// The highest mark, and when it was told.
+    pub(super) v_since: u64,
+    /// The highest mark, and the same of it.
     pub(super) mark: u64,
-    pub(super) mark_at: u64,
+    pub(super) mark_since: u64,
     /// When they last left.
     pub(super) left_at: Option<u64>,
 }

@@ -71,17 +71,17 @@ pub enum Fault {
     ReaperKilled(String),
     /// A reaper stood still.
     ReaperFrozen(String),
-    /// A shard moved to another server, which may have lacked the last writes.
+    /// Shards moved to another server, which may have lacked the last writes.
     Failover {
         /// Which.
-        shard: u16,
+        shards: Vec<u16>,
         /// How many writes were lost.
         lost: u64,
     },
-    /// A shard forgot everything.
-    Flush(u16),
-    /// A shard did not answer.
-    Stall(u16),
+    /// Shards forgot everything.
+    Flush(Vec<u16>),
+    /// Shards did not answer, or late.
+    Stall(Vec<u16>),
     /// The clock of the store jumped by so many ms.
     ClockStep(i64),
 }
@@ -129,6 +129,13 @@ pub struct View {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
+    /// Where a user's sessions are kept. Of whom it is not told, any shard may be the one.
+    Lives {
+        /// Who.
+        user: String,
+        /// In which shard.
+        shard: u16,
+    },
     /// A client began a connection.
     Hello {
         /// Whose.

@@ -1,6 +1,6 @@
 //! The nodes of a running cluster, and questions about who is who among them.
 
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 
 use anyhow::{Context, Result, ensure};
 use redis::cmd;
@@ -112,6 +112,11 @@ impl RedisCluster {
         }
         let (_, id) = newest.with_context(|| format!("nobody owns slot {slot}"))?;
         self.by_id(&id)
+    }
+
+    /// The slots that a live node serves, as it knows itself: none if it is a replica.
+    pub async fn slots_of(&self, node: &RedisNode) -> Result<Vec<RangeInclusive<u16>>> {
+        Ok(node.view().await?.myself()?.slots.clone())
     }
 
     /// The live nodes that follow `master`.

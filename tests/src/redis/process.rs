@@ -15,6 +15,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
 
 use super::server::Auth;
+use crate::clock::FakeClock;
 use crate::process::Process;
 use crate::wait::{LIMIT, eventually};
 
@@ -39,6 +40,7 @@ pub struct RedisProcess {
     port: u16,
     auth: Auth,
     process: Process,
+    clock: Option<FakeClock>,
 }
 
 impl RedisProcess {
@@ -49,6 +51,7 @@ impl RedisProcess {
         port: u16,
         auth: Auth,
         settings: &[(&str, String)],
+        clock: Option<FakeClock>,
     ) -> Result<Self> {
         let mut config = format!("{DEFAULTS}port {port}\ndir {}\n", folder.display());
         for (name, value) in settings {
@@ -59,14 +62,23 @@ impl RedisProcess {
         fs::write(&path, config).with_context(|| format!("write {}", path.display()))?;
         let mut command = Command::new("redis-server");
         command.arg(path);
+        if let Some(clock) = &clock {
+            clock.give(&mut command);
+        }
         let process = Process::start(folder, &format!("redis-{port}"), command)?;
         let server = Self {
             port,
             auth,
             process,
+            clock,
         };
         server.wait_ready().await?;
         Ok(server)
+    }
+
+    /// Its clock, if it can be set.
+    pub fn clock(&self) -> Option<&FakeClock> {
+        self.clock.as_ref()
     }
 
     /// Waits until it answers: after a start or a restart.

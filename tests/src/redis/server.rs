@@ -71,7 +71,7 @@ impl RedisServer {
         let port = ports.take()?;
         let url = options.auth.url(port);
         let settings = [append_only(options.append_only)];
-        let process = RedisProcess::start(dir.path(), port, options.auth, &settings).await?;
+        let process = RedisProcess::start(dir.path(), port, options.auth, &settings, None).await?;
         Ok(Self {
             url,
             process,

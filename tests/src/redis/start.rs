@@ -10,6 +10,7 @@ use super::SLOTS;
 use super::cluster::{RedisCluster, RedisNode};
 use super::process::RedisProcess;
 use super::server::{Auth, append_only, yes_no};
+use crate::clock::FakeClock;
 use crate::lock::FileLock;
 use crate::ports::Ports;
 use crate::proxy::Proxy;
@@ -40,6 +41,8 @@ pub struct ClusterOptions {
     /// so clients that follow `MOVED` stay behind the proxies. The bus between the nodes is
     /// direct; replication goes to the announced port, and so through the master's proxy.
     pub proxied: bool,
+    /// Whether the clock of each node can be set.
+    pub clocks: bool,
 }
 
 impl Default for ClusterOptions {
@@ -51,6 +54,7 @@ impl Default for ClusterOptions {
             full_coverage: false,
             append_only: false,
             proxied: false,
+            clocks: false,
         }
     }
 }
@@ -186,7 +190,11 @@ async fn start_node(dir: &TestDir, ports: &Ports, options: &ClusterOptions) -> R
         settings.push(("cluster-announce-bus-port", bus_port.to_string()));
     }
     let folder = dir.folder(&port.to_string())?;
-    let process = RedisProcess::start(&folder, port, Auth::Open, &settings).await?;
+    let clock = match options.clocks {
+        true => Some(FakeClock::new(&folder, "redis")?),
+        false => None,
+    };
+    let process = RedisProcess::start(&folder, port, Auth::Open, &settings, clock).await?;
     let id = process.query(cmd("CLUSTER").arg("MYID")).await?;
     Ok(RedisNode {
         id,

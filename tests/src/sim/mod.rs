@@ -21,6 +21,7 @@ mod world;
 
 use adsum_core::{
     Conn, DeviceId, IdError, NodeId, RoomId, SessionKey, TenantId, Topic, UserId, UserKey,
+    store::Store,
 };
 
 use self::{client::Client, plan::Plan, times::Times, world::World};
@@ -128,11 +129,14 @@ fn build(plan: Plan) -> Result<World, IdError> {
     } else {
         // A shard settles at its birth, as it does when it forgot everything.
         for shard in 0..world.plan.shards {
-            world.broke(Fault::Flush(shard), 0);
+            world.broke(Fault::Flush(vec![shard]), 0);
         }
     }
     for (user, device) in DEVICES {
         let owner = UserKey::new(tenant.clone(), UserId::new(user)?);
+        let shard = world.store.shard_of(&owner);
+        let user = user.to_owned();
+        world.note(Event::Lives { user, shard });
         let key = SessionKey::new(owner, DeviceId::new(device)?);
         let bad_clock = world.rng.chance(80);
         if let Ok(conn) = Conn::new(1) {
@@ -178,7 +182,6 @@ impl World {
             sizes.push(("sessions held".into(), self.held_by(g), DEVICES.len()));
         }
         for shard in 0..self.plan.shards {
-            use adsum_core::store::Store;
             let page = store::now(self.store.log(shard, 0, 0));
             if let Some(position) = page.ok().and_then(|page| page.position) {
                 let entries = usize::try_from(position.seq + 1 - position.first).unwrap_or(0);

@@ -159,7 +159,13 @@ impl World {
             Kind::Failover => {
                 let lost = [0, 1, 3, 6][pick(fault.lot >> 8, 4)];
                 let lost = self.net.losable(shard).min(lost);
-                self.broke(Fault::Failover { shard, lost }, lasts);
+                self.broke(
+                    Fault::Failover {
+                        shards: vec![shard],
+                        lost,
+                    },
+                    lasts,
+                );
                 self.store
                     .lose_last(shard, usize::try_from(lost).unwrap_or(0));
                 self.stall(shard, lasts);
@@ -172,15 +178,21 @@ impl World {
                 if position.is_none_or(|position| position.settling) {
                     return;
                 }
-                self.broke(Fault::Failover { shard, lost: 0 }, 0);
+                self.broke(
+                    Fault::Failover {
+                        shards: vec![shard],
+                        lost: 0,
+                    },
+                    0,
+                );
                 self.fail_back(shard);
             }
             Kind::Flush => {
-                self.broke(Fault::Flush(shard), 0);
+                self.broke(Fault::Flush(vec![shard]), 0);
                 self.store.flush(shard);
             }
             _ => {
-                self.broke(Fault::Stall(shard), lasts);
+                self.broke(Fault::Stall(vec![shard]), lasts);
                 self.stall(shard, lasts);
             }
         }

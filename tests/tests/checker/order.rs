@@ -23,7 +23,10 @@ fn no_older_state_after_a_newer_one() {
 
 #[test]
 fn what_a_failover_lost_may_be_told_again() {
-    let fault = |lost| Fault::Failover { shard: 0, lost };
+    let fault = |lost| Fault::Failover {
+        shards: vec![0],
+        lost,
+    };
     let script = |lost| {
         Script::new()
             .ann_comes(1_000, 5)

@@ -85,7 +85,10 @@ fn who_is_gone_must_be_reported_in_time() {
 
 #[test]
 fn a_failover_delays_goodbyes_by_one_settling() {
-    let fault = Fault::Failover { shard: 0, lost: 0 };
+    let fault = Fault::Failover {
+        shards: vec![0],
+        lost: 0,
+    };
     let script = Script::new()
         .ann_comes(1_000, 5)
         .broke(19_000, fault, 2_000)
@@ -93,6 +96,49 @@ fn a_failover_delays_goodbyes_by_one_settling() {
         .left(68_000, 6)
         .at(END, Event::End);
     assert_eq!(script.verdict(), []);
+}
+
+#[test]
+fn a_fault_excuses_only_those_whom_it_touches() {
+    let script = |fault| {
+        let (user, shard) = ("ann".to_owned(), 1);
+        Script::new()
+            .at(0, Event::Lives { user, shard })
+            .ann_comes(1_000, 5)
+            .broke(19_000, fault, 2_000)
+            .ann_goes(20_000, Gone::Goodbye)
+            .left(40_000, 6)
+            .at(END, Event::End)
+    };
+    let failover = |shard| Fault::Failover {
+        shards: vec![0, shard],
+        lost: 0,
+    };
+    assert_eq!(script(failover(1)).verdict(), []);
+    assert_eq!(script(failover(2)).verdict(), [Invariant::BoundedSilence]);
+    let killed = |gateway: &str| Fault::GatewayKilled(gateway.to_owned());
+    assert_eq!(script(killed("g0")).verdict(), []);
+    assert_eq!(script(killed("g1")).verdict(), [Invariant::BoundedSilence]);
+    // A goodbye needs no reaper.
+    let reaper = Fault::ReaperFrozen("r".to_owned());
+    assert_eq!(script(reaper).verdict(), [Invariant::BoundedSilence]);
+}
+
+#[test]
+fn faults_at_once_do_not_add_up() {
+    let stall = || Fault::Stall(vec![0]);
+    let script = |told| {
+        let mut script = Script::new().ann_comes(1_000, 5);
+        for n in 0..5 {
+            script = script.broke(15_000 + n, stall(), 2_000);
+        }
+        script
+            .ann_goes(20_000, Gone::Goodbye)
+            .left(told, 6)
+            .at(END, Event::End)
+    };
+    assert_eq!(script(105_000).verdict(), []);
+    assert_eq!(script(115_000).verdict(), [Invariant::BoundedSilence]);
 }
 
 #[test]
@@ -121,7 +167,7 @@ fn one_departure_one_leave() {
 fn a_story_says_who_what_when_and_the_seed() {
     let script = Script::new()
         .ann_comes(1_000, 5)
-        .broke(10_000, Fault::Stall(0), 500)
+        .broke(10_000, Fault::Stall(vec![0]), 500)
         .left(20_000, 6);
     let stories = script.stories();
     let [story] = stories.as_slice() else {

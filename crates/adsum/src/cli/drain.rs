@@ -1,5 +1,7 @@
 //! `drain`: stops a node, and shows how its clients leave it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use http_body_util::BodyExt;
@@ -15,6 +17,9 @@ use crate::print;
 pub(crate) struct Drain {
     #[command(flatten)]
     internal: Internal,
+    /// Wait this long first: balancers need a moment to send newcomers elsewhere.
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    after_ms: u64,
     #[command(flatten)]
     output: Output,
 }
@@ -25,6 +30,7 @@ impl Drain {
     /// # Errors
     /// When nothing answers there, or the node ended before it was done.
     pub(super) async fn run(self) -> Result<()> {
+        tokio::time::sleep(Duration::from_millis(self.after_ms)).await;
         let ask = Ask::internal(&self.internal);
         let mut body = ask.stream(Method::POST, "/admin/drain").await?;
         let (bar, mut most, mut buffer) = (bar(), 0, Vec::new());

@@ -25,6 +25,7 @@ impl Config {
         self.check_ladder()?;
         self.check_feed()?;
         self.check_backends()?;
+        self.telemetry_plan()?;
         if self.node.roles.contains(&Role::Gateway) {
             self.check_public()?;
         }

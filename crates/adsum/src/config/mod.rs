@@ -7,6 +7,7 @@ mod parts;
 mod reference;
 mod section;
 mod sections;
+mod telemetry;
 mod times;
 
 #[cfg(test)]
@@ -30,7 +31,7 @@ pub(crate) use difference::fixed_differences;
 pub(crate) use reference::default_file;
 pub(crate) use section::{Key, Section};
 pub use sections::FeedTls;
-pub(crate) use sections::{Cluster, Etcd, Listen, Log, Node, Redis, Secret, Tls};
+pub(crate) use sections::{Cluster, Etcd, Listen, Log, Node, Redis, Secret, Telemetry, Tls};
 pub(crate) use times::{Bounds, Times};
 
 /// Variables that begin like settings and are none.
@@ -67,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) times: Times,
     /// Bounds of what is kept and queued.
     pub(crate) bounds: Bounds,
+    /// How others see into this node.
+    pub(crate) telemetry: Telemetry,
     /// Logging.
     pub(crate) log: Log,
 }

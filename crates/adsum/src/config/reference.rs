@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 use super::{
-    Bounds, Cluster, Config, Etcd, FeedTls, Key, Listen, Log, Node, Redis, Section, Times, Tls,
+    Bounds, Cluster, Config, Etcd, FeedTls, Key, Listen, Log, Node, Redis, Section, Telemetry,
+    Times, Tls,
 };
 
 /// A key that the gateway's own structs define, described here.
@@ -85,7 +86,7 @@ const LIMITS: Section = Section {
 };
 
 /// All sections but `tenants`, in the order of the file.
-fn sections() -> [Section; 12] {
+fn sections() -> [Section; 13] {
     let section = |name, about, keys| Section { name, about, keys };
     [
         section("node", Node::ABOUT, Node::KEYS),
@@ -99,12 +100,14 @@ fn sections() -> [Section; 12] {
         section("feed", FeedTls::ABOUT, FeedTls::KEYS),
         section("times", Times::ABOUT, Times::KEYS),
         section("bounds", Bounds::ABOUT, Bounds::KEYS),
+        section("telemetry", Telemetry::ABOUT, Telemetry::KEYS),
         section("log", Log::ABOUT, Log::KEYS),
     ]
 }
 
 /// What keys without a default could be, for the file.
-const EXAMPLES: [(&str, &str); 12] = [
+const EXAMPLES: [(&str, &str); 13] = [
+    ("telemetry.ca", "\"/etc/adsum/collector-ca.pem\""),
     ("redis.ca", "\"/etc/adsum/redis-ca.pem\""),
     ("etcd.user", "\"adsum\""),
     ("etcd.password", "\"…\""),

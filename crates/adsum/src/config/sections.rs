@@ -129,6 +129,43 @@ section! {
     }
 }
 
+/// A part of all, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Rate(pub(crate) f64);
+
+// What is no number is refused by the check.
+impl Eq for Rate {}
+
+section! {
+    /// How others see into this node. The standard `OTEL_*` variables go over what is here; they
+    /// are also the way for headers with secrets (`OTEL_EXPORTER_OTLP_HEADERS`).
+    pub(crate) struct Telemetry {
+        /// Count and measure, for `/metrics` and the collector.
+        metrics: bool = true,
+        /// An OTLP collector, `http://` or `https://`. Empty: nothing is sent.
+        endpoint: String = String::new(),
+        /// How to reach it: `http/protobuf` (usually port 4318) or `grpc` (4317).
+        protocol: String = "http/protobuf".to_owned(),
+        /// What to send there: any of `traces`, `metrics` and `logs`.
+        signals: Vec<String> = ["traces", "metrics", "logs"].map(str::to_owned).to_vec(),
+        /// Certificates (PEM) to trust with `https` instead of the public ones.
+        ca: Option<PathBuf> = None,
+        /// The part of all changes that get a trace, from 0 to 1.
+        sample_rate: Rate = Rate(0.01),
+        /// Of changes that a client itself traces (`traceparent`, sampled) so many a second are
+        /// traced on, whatever the rate; 0 for none.
+        client_traces: u64 = 100,
+        /// A change that took longer gets a trace in the end, made of the times that it brought
+        /// along; 0 for none.
+        slow_ms: u64 = 1000,
+        /// How often metrics are sent to the collector.
+        interval_ms: u64 = 60_000,
+        /// Tenants that may appear in metrics by name.
+        tenants: Vec<String> = Vec::new(),
+    }
+}
+
 section! {
     /// Logging, to stderr.
     pub(crate) struct Log {

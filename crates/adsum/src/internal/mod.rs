@@ -1,6 +1,7 @@
 //! The internal listener: is this node alive, is it ready, how do its shards stand, why is
 //! somebody online; and what operators may do. Never public: whoever reaches it may use it.
 
+mod dependencies;
 mod metrics;
 mod problem;
 mod ready;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use adsum_core::{membership::Membership, store::Store};
 use adsum_dispatcher::Dispatcher;
 use adsum_reaper::ReaperStatus;
+use adsum_telemetry::measured::Health;
 use axum::{
     Router,
     extract::Request,
@@ -25,6 +27,7 @@ use axum::{
 use tokio::sync::watch;
 
 use crate::{config::Config, drain::Drain, public::Public};
+pub(crate) use dependencies::Since;
 use problem::Problem;
 
 /// What the node is made of.
@@ -43,10 +46,16 @@ pub(crate) struct Parts {
     pub(crate) public: Option<Public>,
     /// How to stop it all.
     pub(crate) drain: Drain,
+    /// How the store answers.
+    pub(crate) health: Arc<Health>,
+    /// Since when the rest is as it is.
+    pub(crate) since: Since,
 }
 
 /// The routes.
 pub(crate) fn router(parts: Arc<Parts>) -> Router {
+    metrics::observe(&parts);
+    dependencies::watch(&parts);
     let admin = Router::new()
         .route("/admin/shards", get(shards::shards))
         .route("/admin/users/{tenant}/{user}", get(users::why))

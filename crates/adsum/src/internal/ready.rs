@@ -6,7 +6,10 @@ use adsum_core::NodeId;
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 
-use super::Parts;
+use super::{
+    Parts,
+    dependencies::{self, Lines},
+};
 use crate::drain::Stage;
 
 /// How a node is.
@@ -15,7 +18,12 @@ pub(super) struct Ready {
     ready: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stopping: Option<Stage>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
     node: NodeId,
+    /// What it stands on, each with since when it is so.
+    dependencies: Lines,
     pub(super) membership: Dependency,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) dispatcher: Option<DispatcherReady>,
@@ -33,6 +41,9 @@ pub(super) struct GatewayReady {
     pub(super) connections: u64,
     pub(super) sessions: u64,
     pub(super) watched: u64,
+    /// The most entries that ever waited for one client, and the bound.
+    pub(super) outbox_peak: u64,
+    pub(super) outbox_limit: u64,
 }
 
 #[derive(Serialize)]
@@ -46,6 +57,9 @@ pub(super) struct Dependency {
 pub(super) struct DispatcherReady {
     pub(super) shards: usize,
     pub(super) current: usize,
+    /// The most states that ever waited for one gateway, and the bound.
+    pub(super) queue_peak: usize,
+    pub(super) queue_limit: usize,
 }
 
 #[derive(Serialize)]
@@ -81,6 +95,12 @@ pub(super) fn how(parts: &Parts) -> Ready {
     Ready {
         ready: !useless && stopping.is_none(),
         stopping,
+        reason: match (stopping.is_some(), useless) {
+            (true, _) => Some("it stops: its clients are sent elsewhere"),
+            (false, true) => Some("no view follows its shard: the store can't be read"),
+            (false, false) => None,
+        },
+        dependencies: dependencies::look(parts),
         node: parts.membership.node(),
         membership: membership(parts),
         dispatcher,
@@ -99,10 +119,14 @@ fn membership(parts: &Parts) -> Dependency {
 }
 
 fn dispatcher(parts: &Parts) -> Option<DispatcherReady> {
-    let status = parts.dispatcher.as_ref()?.status();
+    let dispatcher = parts.dispatcher.as_ref()?;
+    let status = dispatcher.status();
+    let (queue_peak, queue_limit) = dispatcher.queue_peak();
     Some(DispatcherReady {
         shards: status.len(),
         current: status.values().filter(|s| s.current).count(),
+        queue_peak,
+        queue_limit,
     })
 }
 
@@ -120,6 +144,7 @@ fn reaper(parts: &Parts) -> Option<ReaperReady> {
 fn gateway(parts: &Parts) -> Option<GatewayReady> {
     let public = parts.public.as_ref()?;
     let metrics = public.feed.metrics();
+    let (peak, limit) = public.edge.outbox_peak();
     Some(GatewayReady {
         dispatchers: metrics.links.get(),
         topics: metrics.topics.get(),
@@ -127,5 +152,7 @@ fn gateway(parts: &Parts) -> Option<GatewayReady> {
         connections: public.edge.counters().connections() as u64,
         sessions: public.edge.sessions() as u64,
         watched: public.edge.topics() as u64,
+        outbox_peak: peak as u64,
+        outbox_limit: limit as u64,
     })
 }

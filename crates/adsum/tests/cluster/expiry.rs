@@ -72,7 +72,7 @@ async fn a_mass_expiry_is_swept_in_bounded_steps() -> Result<()> {
     let counted = scene
         .nodes
         .iter()
-        .map(|node| node.metric("adsum_reaper_closed"));
+        .map(|node| node.metric("adsum_reaper_closed_total"));
     let counted: f64 = try_join_all(counted).await?.iter().sum();
     println!("a mass expiry: the reapers have counted {counted}");
     latencies.sort_unstable();

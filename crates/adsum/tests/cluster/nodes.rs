@@ -43,7 +43,7 @@ async fn three_roles_in_three_processes_come_up_and_stop_cleanly() -> Result<()>
         Duration::from_secs(10),
         || async {
             ensure!(
-                reaper.metric("adsum_reaper_closed").await? >= 1.0,
+                reaper.metric("adsum_reaper_closed_total").await? >= 1.0,
                 "not yet"
             );
             Ok(())

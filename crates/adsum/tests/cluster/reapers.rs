@@ -113,7 +113,7 @@ async fn a_paused_reaper_is_refused_by_the_fence() -> Result<()> {
     println!(
         "a paused reaper: {counts:?} shards {:?} after it woke up, refusals {}, fences seen {}",
         awake.elapsed(),
-        paused.metric("adsum_reaper_refusals").await?,
+        paused.metric("adsum_reaper_refusals_total").await?,
         fences.known().len()
     );
     let all = [first.keys.clone(), second.keys.clone()].concat();

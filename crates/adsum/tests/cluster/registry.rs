@@ -165,7 +165,7 @@ async fn one_etcd_node_killed_is_not_noticed() -> Result<()> {
         scene.world.etcd.wait_ready().await?;
     }
     for node in nodes {
-        let refusals = node.metric("adsum_reaper_refusals").await?;
+        let refusals = node.metric("adsum_reaper_refusals_total").await?;
         ensure!(refusals < 1.0, "{} was refused", node.name());
     }
     Ok(())

@@ -13,7 +13,7 @@ use tonic::{
     transport::{Channel, Uri},
 };
 
-use super::{Incoming, Route, broken, read, stream};
+use super::{Incoming, Route, broken, read, stream, unreached};
 
 /// Frames on their way into the stream; few, because each is awaited anyway.
 const QUEUE: usize = 4;
@@ -60,7 +60,7 @@ impl Grpc {
 
 /// A channel on exactly one connection: when that breaks, coming back is the driver's business.
 async fn channel(route: &Route) -> Result<Channel, Incoming> {
-    let stream = stream::connect(route).await.map_err(broken)?;
+    let stream = stream::connect(route).await.map_err(unreached)?;
     let stream = Mutex::new(Some(TokioIo::new(stream)));
     let connector = tower::service_fn(move |_: Uri| {
         let mut slot = stream.lock().unwrap_or_else(|e| e.into_inner());

@@ -16,6 +16,7 @@ use tokio_tungstenite::{
 use super::{
     Incoming, Route, broken, read,
     stream::{self, Stream},
+    unreached,
 };
 
 /// Per connection, and there may be 20,000 in a process; the library's own is 128 KiB.
@@ -45,7 +46,7 @@ impl Ws {
         request
             .headers_mut()
             .insert(SEC_WEBSOCKET_PROTOCOL, protocol);
-        let stream = stream::connect(route).await.map_err(broken)?;
+        let stream = stream::connect(route).await.map_err(unreached)?;
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(0)

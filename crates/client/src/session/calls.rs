@@ -37,6 +37,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Whether it waits while another connection is under way: all that the app asked for, and
+    /// all that changes the session. The rest belongs to the connection that stands.
+    fn waits(&self) -> bool {
+        use ClientBody::{Join, Part, Set};
+        self.done.is_some() || matches!(self.body, Join(_) | Part(_) | Set(_))
+    }
+
     /// Tells the caller; one who went away does not matter.
     pub(crate) fn finish(self, result: Result<(), Error>) {
         if let Some(done) = self.done {
@@ -89,11 +96,11 @@ impl Calls {
         self.open.values().filter(|c| c.tried).map(|c| &c.body)
     }
 
-    /// What is to be sent now, or only the client's own of it; `prepare` may change a frame at
-    /// the last moment.
+    /// What is to be sent now, or, while `held`, only what can wait for no other connection;
+    /// `prepare` may change a frame at the last moment.
     pub(crate) fn due(
         &mut self,
-        only_own: bool,
+        held: bool,
         now: Instant,
         answer_by: Instant,
         mut prepare: impl FnMut(&mut ClientBody),
@@ -101,7 +108,7 @@ impl Calls {
         let mut frames = Vec::new();
         for (id, call) in &mut self.open {
             match call.phase {
-                _ if only_own && call.done.is_some() => continue,
+                _ if held && call.waits() => continue,
                 Phase::Queued => {}
                 Phase::Resting(until) if until <= now => {}
                 _ => continue,
@@ -152,12 +159,12 @@ impl Calls {
         calls.any(|call| matches!(call.phase, Phase::Sent(due) if due <= now))
     }
 
-    /// When something is to be done next; while only the client's own frames are sent, the end
-    /// of others' rest is nothing to wake up for.
-    pub(crate) fn deadline(&self, only_own: bool) -> Option<Instant> {
+    /// When something is to be done next; while calls are `held`, the end of their rest is
+    /// nothing to wake up for.
+    pub(crate) fn deadline(&self, held: bool) -> Option<Instant> {
         let times = self.open.values().filter_map(|call| match call.phase {
             Phase::Queued => None,
-            Phase::Resting(_) if only_own && call.done.is_some() => None,
+            Phase::Resting(_) if held && call.waits() => None,
             Phase::Sent(at) | Phase::Resting(at) => Some(at),
         });
         times.min()

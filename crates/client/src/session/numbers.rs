@@ -11,6 +11,8 @@ pub(crate) struct Numbers {
     last: u64,
     /// Of the hello that was answered last.
     settled: u64,
+    /// Of the last hello that was given up, but may be heard all the same.
+    doubted: u64,
 }
 
 impl Numbers {
@@ -40,10 +42,15 @@ impl Numbers {
         self.settled = conn.get();
     }
 
-    /// A higher number than that of the last answered hello was said: it may have been heard,
+    /// The last hello was given up, but may be heard: only a higher one is sure to win.
+    pub(crate) const fn doubt(&mut self) {
+        self.doubted = self.last;
+    }
+
+    /// A higher number than that of the last answered hello may have been heard, or may be yet,
     /// though nobody told us.
     pub(crate) const fn said_more(&self) -> bool {
-        self.last > self.settled
+        self.doubted > self.settled
     }
 
     /// The number was too low: the next one is above `recorded`, too, if that was told.

@@ -91,9 +91,15 @@ impl Session {
         }
     }
 
-    /// A try failed. If a connection stands, it goes on.
+    /// A try failed. If a connection stands, it goes on; but as long as the hello may be heard,
+    /// it beats and no more. That hello has a higher number, and would put what it says over
+    /// whatever is said on this connection now: the app's wishes wait for the next one, which has
+    /// a higher number still.
     pub(crate) fn failed(&mut self, now: Instant, cause: Cause) -> Verdict {
-        self.hold = false;
+        if cause.in_doubt() {
+            self.numbers.doubt();
+        }
+        self.hold = self.numbers.said_more();
         let hopeful = self.said.take().is_some_and(|said| said.hopeful);
         let verdict = self.judge(cause);
         self.send_due(now);

@@ -14,8 +14,10 @@ pub(crate) enum Cause {
     Problem(Problem),
     /// The server closed with a number.
     Closed(u16),
-    /// The line broke, or never stood.
+    /// The line broke.
     Broken(String),
+    /// The hello was never sent.
+    Unsaid(String),
     /// An answer is overdue.
     Silent,
 }
@@ -59,7 +61,7 @@ impl Cause {
         match self {
             Self::Problem(problem) => Code::from_word(&problem.code)?.close(),
             Self::Closed(number) => Close::from_code(*number),
-            Self::Broken(_) | Self::Silent => None,
+            Self::Broken(_) | Self::Unsaid(_) | Self::Silent => None,
         }
     }
 
@@ -68,6 +70,12 @@ impl Cause {
             Self::Problem(problem) => problem.retry_after_ms.map(super::told),
             _ => None,
         }
+    }
+
+    /// Whether the hello of a try that ended so may still be heard. What was never sent is not,
+    /// and what was refused in words was heard already, and did nothing.
+    pub(crate) const fn in_doubt(&self) -> bool {
+        !matches!(self, Self::Unsaid(_) | Self::Problem(_))
     }
 
     /// The number that a hello has to go above.

@@ -167,6 +167,22 @@ impl Hold {
             .collect()
     }
 
+    /// The shard should know this holder, and says in this epoch that it does not: whoever is
+    /// connected was closed behind our back.
+    #[must_use]
+    pub const fn was_swept(&self, epoch: u64) -> bool {
+        self.used && self.epoch == epoch
+    }
+
+    /// Where the next operation of a session comes from.
+    pub fn caused_by(&mut self, key: &SessionKey, conn: Conn, origin: Option<Origin>) {
+        if let Some(held) = self.current(key, conn)
+            && origin.is_some()
+        {
+            held.origin = origin;
+        }
+    }
+
     /// The incarnation that holds them.
     #[must_use]
     pub const fn incarnation(&self) -> &Incarnation {

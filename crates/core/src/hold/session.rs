@@ -40,7 +40,7 @@ pub(super) struct Held {
     /// The number of the incarnation it was last opened under.
     pub(super) under: u64,
     opened_at: u64,
-    origin: Option<Origin>,
+    pub(super) origin: Option<Origin>,
     want: Want,
     sent: Want,
 }

@@ -295,6 +295,23 @@ fn a_part_that_settles_adds_and_never_removes() {
 }
 
 #[test]
+fn a_part_that_settles_brings_what_changed_in_its_epoch_and_nothing_older() {
+    let mut roster = Roster::new(ABSENT_MS);
+    let mut pending = Pending::default();
+    let at = |seq| Version::new(1, seq);
+    let known = vec![(item("ann", 5), at(5)), (item("bob", 6), at(6))];
+    roster.take_part(0, known, at(6), false, 0, &mut pending);
+    // Ann's last change was lost with the old master; Bob said something to the new one.
+    let (lost, mut said) = (item("ann", 4), Arc::unwrap_or_clone(item("bob", 7)));
+    said.v = Version::new(2, 7);
+    let settling = Version::new(2, 8);
+    let part = vec![(lost, settling), (Arc::new(said), settling)];
+    roster.take_part(0, part, settling, true, 0, &mut pending);
+    let since: Vec<_> = roster.members().map(|item| item.since).collect();
+    assert!(since.contains(&5) && since.contains(&7), "{since:?}");
+}
+
+#[test]
 fn parts_of_other_shards_are_left_alone() {
     let mut roster = Roster::new(ABSENT_MS);
     let mut pending = Pending::default();

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use adsum_core::IdError;
+use adsum_telemetry::metrics::Refusal;
 
 /// Why a caller is not who they say they are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -87,11 +88,35 @@ impl AuthError {
         }
     }
 
+    /// As it is counted.
+    const fn refusal(&self) -> Refusal {
+        match self {
+            Self::Missing => Refusal::Missing,
+            Self::Malformed(_) => Refusal::Malformed,
+            Self::Algorithm | Self::UnknownKey => Refusal::Key,
+            Self::Signature => Refusal::Signature,
+            Self::Expired | Self::NotYetValid => Refusal::Time,
+            Self::Audience | Self::Issuer => Refusal::Audience,
+            Self::Unsigned => Refusal::Unsigned,
+            Self::Claim { .. }
+            | Self::ClaimId { .. }
+            | Self::Tenant
+            | Self::Subject
+            | Self::Role => Refusal::Claims,
+        }
+    }
+
     /// Whether the same token may be accepted a little later: its time comes, or its key does,
     /// when issuers rotate a moment ahead of us.
     #[must_use]
     pub const fn retry_helps(&self) -> bool {
         matches!(self, Self::NotYetValid | Self::UnknownKey)
+    }
+}
+
+impl From<&AuthError> for Refusal {
+    fn from(error: &AuthError) -> Self {
+        error.refusal()
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use adsum_core::State;
 use adsum_proto::client::Ref;
+use adsum_telemetry::trace::Span;
 use tokio::time::Instant;
 
 #[derive(Debug)]
@@ -13,6 +14,8 @@ struct Waiting {
     r#ref: Option<Ref>,
     state: State,
     late_at: Instant,
+    /// Ends when the answer goes out.
+    _span: Option<Box<Span>>,
 }
 
 /// Answers in the order of their frames.
@@ -20,11 +23,18 @@ struct Waiting {
 pub(super) struct Acks(VecDeque<Waiting>);
 
 impl Acks {
-    pub(super) fn wait(&mut self, r#ref: Option<Ref>, state: State, late_at: Instant) {
+    pub(super) fn wait(
+        &mut self,
+        r#ref: Option<Ref>,
+        state: State,
+        late_at: Instant,
+        span: Option<Span>,
+    ) {
         self.0.push_back(Waiting {
             r#ref,
             state,
             late_at,
+            _span: span.map(Box::new),
         });
     }
 

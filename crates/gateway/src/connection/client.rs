@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{Door, Received, Source, acks::Acks};
 use crate::{
     Caller, Edge, EdgeError, Settings, clock,
+    holder::Ending,
     hub::Subscription,
     limits::{Admission, RateLimiter},
     outbox::Outbox,
@@ -304,14 +305,17 @@ impl Client {
             return;
         };
         let linger = session.caller.settings.times.linger();
-        let (reason, linger) = match end {
-            End::Close(Close::Timeout) => (Reason::Timeout, Duration::ZERO),
-            _ => (Reason::Disconnect, linger),
+        let ending = match end {
+            End::Close(Close::Timeout) => Ending {
+                since: self.heard,
+                ..Ending::new(Reason::Timeout, Duration::ZERO)
+            },
+            _ => Ending::new(Reason::Disconnect, linger),
         };
         let (key, conn) = (session.key, session.conn);
         self.edge.registry().remove(&key, conn, &self.outbox, || {
             if !session.ended {
-                self.edge.end(key.clone(), conn, reason, linger);
+                self.edge.end(key.clone(), conn, ending);
             }
         });
     }

@@ -7,14 +7,16 @@ use adsum_proto::client::{
     Close, Code, Patch, Ref, Token,
     frame::{ClientBody, ClientFrame, Join, ServerBody, Set, Watch},
 };
+use adsum_telemetry::trace::{self, Span, origin};
 use tokio::time::{Instant, timeout};
 
 use super::{
     client::{Client, End, Session},
-    hello::{origin, watched},
+    hello::watched,
 };
 use crate::{
     EdgeError,
+    holder::Ending,
     hub::{Asked, Watcher},
 };
 
@@ -22,20 +24,26 @@ type Done = Result<Option<End>, EdgeError>;
 
 impl Client {
     pub(super) async fn handle(&mut self, frame: ClientFrame) -> Done {
-        let (r#ref, trace) = (frame.r#ref, frame.traceparent);
+        let r#ref = frame.r#ref;
+        let span = match &frame.body {
+            ClientBody::Join(_) | ClientBody::Part(_) | ClientBody::Set(_) | ClientBody::Leave => {
+                trace::begin(frame.body.word(), frame.traceparent.as_deref())
+            }
+            _ => None,
+        };
         match frame.body {
             ClientBody::Heartbeat => self.answer(r#ref, ServerBody::Ack),
             ClientBody::Hello(_) => {
                 let message = "there was a hello already on this connection";
                 return Err(EdgeError::new(Code::HelloRepeated, message));
             }
-            ClientBody::Join(join) => self.join(join, r#ref, trace)?,
-            ClientBody::Part(room) => self.part(&room, r#ref, trace)?,
-            ClientBody::Set(set) => self.set(set, r#ref, trace).await?,
+            ClientBody::Join(join) => self.join(join, r#ref, span)?,
+            ClientBody::Part(room) => self.part(&room, r#ref, span)?,
+            ClientBody::Set(set) => self.set(set, r#ref, span).await?,
             ClientBody::Watch(watch) => self.watch(watch, r#ref)?,
             ClientBody::Unwatch(topics) => self.unwatch(&topics, r#ref),
             ClientBody::Refresh(token) => self.refresh(&token, r#ref)?,
-            ClientBody::Leave => return Ok(Some(self.leave(r#ref).await)),
+            ClientBody::Leave => return Ok(Some(self.leave(r#ref, span).await)),
         }
         Ok(None)
     }
@@ -51,16 +59,16 @@ impl Client {
         &mut self,
         state: State,
         r#ref: Option<Ref>,
-        trace: Option<Arc<str>>,
+        span: Option<Span>,
     ) -> Result<(), EdgeError> {
         let late_at = Instant::now() + self.edge.config().answer_within;
         let holder = self.edge.holder().clone();
         let session = self.session()?;
         session.caller.settings.limits.session().check(&state)?;
         let (key, conn) = (session.key.clone(), session.conn);
-        holder.set(key, conn, state.clone(), Some(origin(trace)))?;
+        holder.set(key, conn, state.clone(), Some(origin(span.as_ref())))?;
         session.state = state.clone();
-        session.acks.wait(r#ref, state, late_at);
+        session.acks.wait(r#ref, state, late_at, span);
         self.hurry = true;
         Ok(())
     }
@@ -69,7 +77,7 @@ impl Client {
         &mut self,
         join: Join,
         r#ref: Option<Ref>,
-        trace: Option<Arc<str>>,
+        span: Option<Span>,
     ) -> Result<(), EdgeError> {
         let session = self.session()?;
         session.caller.may_join(&join.room)?;
@@ -79,28 +87,28 @@ impl Client {
             meta: None,
         });
         stay.meta = join.meta;
-        self.change(state, r#ref, trace)
+        self.change(state, r#ref, span)
     }
 
     fn part(
         &mut self,
         room: &RoomId,
         r#ref: Option<Ref>,
-        trace: Option<Arc<str>>,
+        span: Option<Span>,
     ) -> Result<(), EdgeError> {
         let mut state = self.session()?.state.clone();
         if state.rooms.remove(room).is_none() {
             self.answer(r#ref, ServerBody::Ack);
             return Ok(());
         }
-        self.change(state, r#ref, trace)
+        self.change(state, r#ref, span)
     }
 
     async fn set(
         &mut self,
         set: Set,
         r#ref: Option<Ref>,
-        trace: Option<Arc<str>>,
+        span: Option<Span>,
     ) -> Result<(), EdgeError> {
         let session = self.session()?;
         let key = session.key.clone();
@@ -110,10 +118,11 @@ impl Client {
         session.caller.settings.limits.session().check(&state)?;
         let changed = state != session.state;
         if set.status != Patch::Keep {
-            self.prefer_status(&key, set.status.apply(None)).await?;
+            let write = self.prefer_status(&key, set.status.apply(None));
+            trace::inside(span.as_ref().map(|span| span.context), write).await?;
         }
         if changed {
-            return self.change(state, r#ref, trace);
+            return self.change(state, r#ref, span);
         }
         self.answer(r#ref, ServerBody::Ack);
         Ok(())
@@ -182,13 +191,17 @@ impl Client {
     }
 
     /// Goodbye: answered when the store has it.
-    async fn leave(&mut self, r#ref: Option<Ref>) -> End {
+    async fn leave(&mut self, r#ref: Option<Ref>, span: Option<Span>) -> End {
         let within = self.edge.config().answer_within;
         if let Some(session) = &mut self.session {
             session.ended = true;
             session.watches.clear();
             let (key, conn) = (session.key.clone(), session.conn);
-            self.edge.end(key, conn, Reason::Leave, Duration::ZERO);
+            let ending = Ending {
+                origin: Some(origin(span.as_ref())),
+                ..Ending::new(Reason::Leave, Duration::ZERO)
+            };
+            self.edge.end(key, conn, ending);
             let outbox = &self.outbox;
             let closed = async { while !matches!(outbox.next_word().await, Word::Closed(_)) {} };
             // The store gets it all the same, if later.

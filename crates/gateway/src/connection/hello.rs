@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use adsum_core::{Conn, DeviceId, Origin, SessionKey, Topic, UserKey, hold::Word};
+use adsum_core::{Conn, DeviceId, SessionKey, Topic, UserKey, hold::Word};
 use adsum_proto::client::{
     Close, Code, Patch,
     frame::{ClientBody, ClientFrame, Hello, ServerBody, Welcome},
 };
+use adsum_telemetry::trace::{self, origin};
 use tokio::time::timeout;
 
 use super::client::{Client, End, Session};
@@ -22,6 +23,8 @@ impl Client {
             let message = format!("say hello before {}", frame.body.word());
             return Err(EdgeError::new(Code::HelloExpected, message));
         };
+        let parent = frame.traceparent.as_deref();
+        let span = trace::begin("hello", parent.or(self.door.trace.as_deref()));
         let token = hello.token.as_ref().map(|token| token.expose());
         let token = token.or(self.door.token.as_deref());
         let caller = self.edge.caller(token, self.door.peer)?;
@@ -35,10 +38,11 @@ impl Client {
         if let Patch::Set(_) | Patch::Clear = hello.status {
             // Before anybody sees the session: who comes invisible is never seen.
             let status = hello.status.apply(None);
-            self.prefer_status(&session.key, status).await?;
+            let write = self.prefer_status(&session.key, status);
+            trace::inside(span.as_ref().map(|span| span.context), write).await?;
         }
         let (key, conn) = (session.key.clone(), session.conn);
-        let origin = Some(origin(frame.traceparent));
+        let origin = Some(origin(span.as_ref()));
         let state = session.state.clone();
         let (registry, holder) = (self.edge.registry(), self.edge.holder());
         registry.add(&key, conn, &self.outbox, || {
@@ -110,14 +114,6 @@ impl Client {
         // hear it, the store has it all the same.
         let _ = self.edge.holder().prefer(key.clone(), prefs);
         Ok(())
-    }
-}
-
-/// Where a change came from.
-pub(super) fn origin(traceparent: Option<std::sync::Arc<str>>) -> Origin {
-    Origin {
-        at_us: clock::wall_us(),
-        traceparent,
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod hello;
 use std::{future::Future, net::IpAddr, sync::Arc, time::Duration};
 
 use adsum_proto::client::{Close, Encoding, v1};
+use adsum_telemetry::metrics::{Transport, metrics};
 use bytes::Bytes;
 
 use crate::{outbox::Outbox, requests::Requests};
@@ -61,6 +62,9 @@ pub(crate) struct Door {
     pub(crate) encoding: Encoding,
     /// The token that came with the handshake.
     pub(crate) token: Option<String>,
+    /// The `traceparent` that came with it: of a hello that has none of its own.
+    pub(crate) trace: Option<String>,
+    pub(crate) transport: Transport,
 }
 
 /// Serves one client until it is gone.
@@ -73,6 +77,7 @@ pub(crate) async fn run(
     let edge = requests.edge();
     // A stop waits for it.
     let _counted = edge.connections().token();
+    let _shown = metrics().connections.of(door.transport).hold();
     let outbox = edge.outbox(door.encoding);
     let mut client = Client::new(requests.clone(), door, Arc::clone(&outbox));
     {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use adsum_core::{DeviceId, SessionKey, TenantId, Topic, UserId, UserKey, Version, store::Shard};
 use adsum_proto::{Malformed, TopicKey, feed, item_from, state_from, topic_from, version_from};
+use adsum_telemetry::{clock, metrics, trace};
 
 use super::{topic::Op, watch::Cause};
 
@@ -42,6 +43,8 @@ pub(super) struct Decoded {
     pub(super) seen: Vec<Seen>,
     pub(super) states: usize,
     pub(super) parts: usize,
+    /// When it came; 0 when nobody measures.
+    received_us: u64,
 }
 
 /// Reads a batch.
@@ -50,6 +53,9 @@ pub(super) struct Decoded {
 /// When any of it means nothing; then none of it is to be used.
 pub(super) fn decode(batch: feed::Batch, shards: Shard) -> Result<Decoded, Malformed> {
     let mut decoded = Decoded::default();
+    if metrics::on() || trace::on() {
+        decoded.received_us = clock::wall_us();
+    }
     for frame in batch.frames {
         decoded.read(frame, shards)?;
     }
@@ -94,6 +100,7 @@ impl Decoded {
         let times = state.origin.as_ref().map(|o| (o.committed_us, o.routed_us));
         let state = state_from(state)?;
         belongs(&state.topic, &state.user)?;
+        let received_us = self.received_us;
         let cause = state
             .origin
             .zip(times)
@@ -101,7 +108,9 @@ impl Decoded {
                 origin,
                 committed_us,
                 routed_us,
-            });
+                received_us,
+            })
+            .filter(|_| received_us > 0);
         let op = Op::State {
             user: state.user,
             presence: state.presence,

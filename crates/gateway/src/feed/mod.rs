@@ -39,7 +39,7 @@ pub use config::{BadConfig, FeedConfig};
 pub use connect::{ConnectError, Connector, memory, tcp};
 pub use metrics::{Count, FeedMetrics};
 pub use shared::{Kicked, Observe};
-pub use watch::{Cause, Picture, TopicDiff, TopicEvent, Watch};
+pub use watch::{Cause, Causes, Picture, TopicDiff, TopicEvent, Watch};
 
 /// Everything that this gateway watches. Clones are the same feed; it stops with the last one.
 #[derive(Clone)]

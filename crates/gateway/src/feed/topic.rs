@@ -14,7 +14,7 @@ use super::{
     lock,
     metrics::FeedMetrics,
     shard_set::ShardSet,
-    watch::{Cause, Picture, Queue, TopicDiff, TopicEvent},
+    watch::{Cause, Causes, Picture, Queue, TopicDiff, TopicEvent},
 };
 
 /// Something to put into a roster.
@@ -48,7 +48,7 @@ pub(super) struct TopicFeed {
 struct Inner {
     roster: Roster,
     pending: Pending,
-    cause: Option<Cause>,
+    causes: Causes,
     /// Shards whose part has come.
     parts: ShardSet,
     settling: ShardSet,
@@ -70,7 +70,7 @@ impl TopicFeed {
         let inner = Inner {
             roster: Roster::new(absent_ms),
             pending: Pending::default(),
-            cause: None,
+            causes: Causes::default(),
             parts: ShardSet::new(config.shards),
             settling: ShardSet::new(config.shards),
             stale,
@@ -204,8 +204,10 @@ impl Inner {
             }
         };
         // What touched nobody new was old, or a later word on the same person.
-        if self.pending.len() > touched {
-            self.cause = cause.filter(|_| touched == 0);
+        if self.pending.len() > touched
+            && let Some(cause) = cause
+        {
+            self.causes.push(cause);
         }
     }
 
@@ -214,12 +216,12 @@ impl Inner {
             return;
         }
         let diff = self.pending.tell(&self.roster);
-        let cause = self.cause.take();
+        let causes = std::mem::take(&mut self.causes);
         self.picture = None;
         if !diff.is_empty() {
             metrics.diffs.add(1);
             self.push(
-                &TopicEvent::Diff(Arc::new(TopicDiff { diff, cause })),
+                &TopicEvent::Diff(Arc::new(TopicDiff { diff, causes })),
                 metrics,
             );
         }

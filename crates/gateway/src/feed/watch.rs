@@ -36,6 +36,29 @@ pub struct Cause {
     pub committed_us: u64,
     /// When the dispatcher took it.
     pub routed_us: u64,
+    /// When it came from there.
+    pub received_us: u64,
+}
+
+/// Where a diff came from: the fresh changes in it. Most have one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Causes {
+    first: Option<Cause>,
+    more: Vec<Cause>,
+}
+
+impl Causes {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Cause> {
+        self.first.iter().chain(&self.more)
+    }
+
+    pub(super) fn push(&mut self, cause: Cause) {
+        match self.first {
+            None => self.first = Some(cause),
+            Some(_) => self.more.push(cause),
+        }
+    }
 }
 
 /// What changed in a topic at one time.
@@ -43,8 +66,8 @@ pub struct Cause {
 pub struct TopicDiff {
     /// Who came, left or looks different.
     pub diff: Diff,
-    /// For those who measure; only if all of it comes from one fresh change.
-    pub cause: Option<Cause>,
+    /// For those who measure.
+    pub causes: Causes,
 }
 
 /// What a watcher is told.

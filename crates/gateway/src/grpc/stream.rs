@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use adsum_proto::client::{Close, Encoding, WireFrame, protobuf, v1};
+use adsum_telemetry::metrics::{Transport, metrics};
 use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
@@ -37,10 +38,13 @@ pub(crate) fn connect(
     requests.edge().open().map_err(|error| status(&error))?;
     let token = request.metadata().get("authorization");
     let token = token.and_then(|value| value.to_str().ok());
+    let trace = request.metadata().get("traceparent");
     let door = Door {
         peer,
         encoding: Encoding::Protobuf,
         token: token.and_then(|token| bearer(Some(token)).ok().map(str::to_owned)),
+        trace: trace.and_then(|value| value.to_str().ok().map(str::to_owned)),
+        transport: Transport::Grpc,
     };
     let (sender, receiver) = mpsc::channel(AHEAD);
     let source = Incoming {
@@ -67,6 +71,8 @@ pub(crate) fn watch(
     let opened = Observer::open(requests.edge(), caller, Encoding::Protobuf, watches);
     let observer = opened.map_err(|error| status(&error))?;
     let counted = requests.edge().connections().token();
+    let shown = metrics().connections.of(Transport::GrpcWatch).hold();
+    let counted = (counted, shown);
     let frames = stream::unfold((observer, counted), |(mut observer, counted)| async {
         let told = observer.next().await?;
         let frames = match told {

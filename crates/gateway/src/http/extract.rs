@@ -39,6 +39,12 @@ pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     bearer(header.to_str().ok()).ok()
 }
 
+/// The trace that the head names.
+pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let header = headers.get("traceparent")?;
+    header.to_str().ok().map(str::to_owned)
+}
+
 const fn garbled() -> AuthError {
     AuthError::Malformed("the header is not plain text")
 }

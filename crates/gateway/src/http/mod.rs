@@ -22,7 +22,7 @@ use tower_http::cors::CorsLayer;
 use crate::{EdgeError, requests::Requests};
 
 pub(crate) use answer::HttpError;
-pub(crate) use extract::token;
+pub(crate) use extract::{token, traceparent};
 
 /// All of `/v1` but the connections. Unknown paths and methods are answered here, too.
 pub(crate) fn router(requests: impl Into<Requests>) -> Router {

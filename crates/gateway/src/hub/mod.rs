@@ -5,6 +5,7 @@
 //! bytes.
 
 mod board;
+mod journeys;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -18,6 +19,7 @@ use std::{
 
 use adsum_core::{Digest, TenantId, Topic};
 use adsum_proto::client::{Mode, Ref};
+use adsum_telemetry::metrics::{Held, metrics};
 use tokio_util::task::TaskTracker;
 
 use crate::{feed::Feed, outbox::Outbox, sight::Sight};
@@ -31,7 +33,7 @@ pub(crate) use told::{Gone, Told};
 /// How topics are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HubConfig {
-    /// In mode `members` diffs are gathered for at most this long; at once when idle.
+    /// In mode `members` diffs are gathered for at most this long, while the last one is taken.
     pub window: Duration,
     /// In the other modes one diff is told in this time.
     pub interval: Duration,
@@ -108,6 +110,7 @@ impl Hub {
             topic: Arc::clone(hub),
             topics: Arc::clone(&self.topics),
             id,
+            _counted: metrics().subscriptions.hold(),
         }
     }
 
@@ -123,6 +126,7 @@ pub(crate) struct Subscription {
     topic: Arc<TopicHub>,
     topics: Topics,
     id: u64,
+    _counted: Held,
 }
 
 impl Subscription {

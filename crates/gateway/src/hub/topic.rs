@@ -8,17 +8,24 @@ use std::{
 
 use adsum_core::{TenantId, Topic, UserId};
 use adsum_proto::client::Mode;
+use adsum_telemetry::metrics::{Held, metrics};
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Asked, HubConfig, Watcher, board::Board, lock};
+use super::{Asked, Delivery, HubConfig, Watcher, board::Board, journeys::Journeys, lock};
 use crate::{
     clock,
     feed::{Feed, TopicEvent, Watch},
     outbox::{Outbox, SlotId, Watched},
     sight::Sight,
 };
+
+/// How soon it is looked again whether a diff was taken.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// One in so many watchers may not have taken a diff when the next is told.
+const FEW: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct TopicHub {
@@ -28,16 +35,33 @@ pub(crate) struct TopicHub {
     inner: Mutex<Inner>,
     /// Nobody watches it any more.
     stop: CancellationToken,
+    _counted: Held,
 }
 
 #[derive(Debug)]
 struct Inner {
     board: Board,
+    journeys: Journeys,
     ready: bool,
     watchers: HashMap<u64, Member>,
     next_id: u64,
-    /// When each mode was last told something.
-    told_at: [Option<Instant>; 3],
+    /// What each mode was last told, and when.
+    told: [Option<LastTold>; 3],
+}
+
+#[derive(Debug)]
+struct LastTold {
+    at: Instant,
+    delivery: Option<Arc<Delivery>>,
+}
+
+impl LastTold {
+    /// Whether most of so many watchers have taken it: until then a further diff would wait behind
+    /// it all the same, and joins what is told next. A few may not be reading at all.
+    fn is_taken(&self, watchers: usize) -> bool {
+        let waiting = |delivery| Arc::strong_count(delivery) - 1;
+        self.delivery.as_ref().map_or(0, waiting) * FEW <= watchers
+    }
 }
 
 #[derive(Debug)]
@@ -70,12 +94,14 @@ impl Watched for TopicHub {
 impl TopicHub {
     pub(super) fn new(key: (TenantId, Topic), feed: Feed, config: HubConfig) -> Arc<Self> {
         let counted = !matches!(key.1, Topic::User(_));
+        let counted_topic = metrics().topics.of((&key.1).into()).hold();
         let inner = Inner {
             board: Board::new(config, counted),
+            journeys: Journeys::default(),
             ready: false,
             watchers: HashMap::new(),
             next_id: 0,
-            told_at: [None; 3],
+            told: [const { None }; 3],
         };
         Arc::new(Self {
             key,
@@ -83,6 +109,7 @@ impl TopicHub {
             config,
             inner: Mutex::new(inner),
             stop: CancellationToken::new(),
+            _counted: counted_topic,
         })
     }
 
@@ -168,6 +195,7 @@ impl TopicHub {
             .as_ref()
             .is_some_and(|asked| state.known(asked.digest));
         let r#ref = asked.and_then(|asked| asked.r#ref);
+        metrics().snapshots.one();
         member.outbox.state(member.slot, state, r#ref, known);
     }
 
@@ -223,16 +251,30 @@ impl TopicHub {
             if !inner.board.pending(mode) {
                 continue;
             }
-            let period = self.period(mode);
-            let then = inner.told_at[at].map_or(now, |told| told + period);
-            if then <= now {
-                inner.told_at[at] = Some(now);
-                self.tell(&mut inner, mode);
+            let next = self.next_time(&inner, at, mode, now);
+            if next <= now {
+                let delivery = self.tell(&mut inner, mode);
+                inner.told[at] = Some(LastTold { at: now, delivery });
             } else {
-                due = Some(due.map_or(then, |due: Instant| due.min(then)));
+                due = Some(due.map_or(next, |due: Instant| due.min(next)));
             }
         }
         due
+    }
+
+    /// When a mode is to be told what waits, or looked at again.
+    fn next_time(&self, inner: &Inner, at: usize, mode: Mode, now: Instant) -> Instant {
+        let Some(told) = &inner.told[at] else {
+            return now;
+        };
+        let full = told.at + self.period(mode);
+        if mode != Mode::Members {
+            return full;
+        }
+        match told.is_taken(inner.watchers.len()) {
+            true => now,
+            false => full.min(now + LOOK),
+        }
     }
 
     const fn period(&self, mode: Mode) -> Duration {
@@ -245,7 +287,10 @@ impl TopicHub {
     fn take(&self, inner: &mut Inner, event: TopicEvent, watch: &Watch) {
         let now_ms = clock::wall_ms();
         match event {
-            TopicEvent::Diff(diff) => inner.board.take(&diff.diff, now_ms),
+            TopicEvent::Diff(diff) => {
+                inner.board.take(&diff.diff, now_ms);
+                inner.journeys.add(&diff.causes, &inner.board);
+            }
             TopicEvent::Complete => inner.board.set_complete(true),
             TopicEvent::Contacts(user) => inner.board.judge_again(&user),
             TopicEvent::Resync => {
@@ -269,14 +314,19 @@ impl TopicHub {
             .for_each(|id| self.settle(&mut *inner, id));
     }
 
-    fn tell(&self, inner: &mut Inner, mode: Mode) {
+    /// Tells a group what waits; answers what most of them were told.
+    fn tell(&self, inner: &mut Inner, mode: Mode) -> Option<Arc<Delivery>> {
         let flush = inner.board.flush(mode, clock::wall_ms());
         let lists = |user: &UserId, version| self.feed.contacts(&self.key.0, user, version);
+        let (mut clients, mut deepest) = (0, 0);
         let group = inner.watchers.values_mut();
         for member in group.filter(|m| m.mode == Some(mode)) {
             if let Some(delivery) = flush.of(&member.sight, &mut member.seen, &lists) {
-                member.outbox.tell(member.slot, delivery);
+                clients += 1;
+                deepest = deepest.max(member.outbox.tell(member.slot, delivery));
             }
         }
+        inner.journeys.told(mode, clients, deepest);
+        flush.shared
     }
 }

@@ -1,5 +1,7 @@
 //! Why something is too much, with codes that are part of the protocol.
 
+use adsum_telemetry::metrics::Limit;
+
 /// What connections are counted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -62,6 +64,18 @@ pub enum LimitError {
         /// When the next one would be accepted.
         retry_after_ms: u64,
     },
+}
+
+impl From<LimitError> for Limit {
+    fn from(error: LimitError) -> Self {
+        match error {
+            LimitError::Connections { .. } => Self::Connections,
+            LimitError::Topics { .. } => Self::Topics,
+            LimitError::Users { .. } => Self::Users,
+            LimitError::Frame { .. } => Self::Frame,
+            LimitError::Rate { .. } => Self::Rate,
+        }
+    }
 }
 
 /// What to wait before a full node or tenant is asked again. Others leave at no known time.

@@ -59,7 +59,7 @@ struct World {
 
 impl World {
     fn new(encoding: Encoding) -> Self {
-        let outbox = Outbox::new(encoding, BOUNDS);
+        let outbox = Outbox::new(encoding, BOUNDS, Arc::default());
         let slot = outbox.add(room(), 0);
         let mut world = Self {
             outbox,
@@ -226,6 +226,19 @@ fn too_much_becomes_one_state() {
     assert!(batch.frames.is_empty());
     assert_eq!(batch.dirty.len(), 1);
     world.state(None);
+    world.end();
+}
+
+#[test]
+fn states_without_end_leave_no_line_for_who_does_not_read() {
+    let mut world = World::new(Encoding::Json);
+    for user in 0..200 {
+        world.put(user);
+        world.state(None);
+    }
+    assert_eq!(world.outbox.lock().queue.len(), 1);
+    world.put(1);
+    assert_eq!(world.outbox.lock().queue.len(), 2);
     world.end();
 }
 

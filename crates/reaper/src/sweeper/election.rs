@@ -82,8 +82,11 @@ impl Sweeper {
             .or_stop(shared.store(shared.store.claim(self.shard)))
             .await?
         {
-            Ok(Answer { value: fence, .. }) => {
-                tracing::debug!(shard = self.shard, ?fence, "claimed");
+            Ok(Answer {
+                at, value: fence, ..
+            }) => {
+                let (epoch, number) = (fence.epoch, fence.number);
+                tracing::debug!(shard = self.shard, epoch, number, at, "claimed");
                 self.fence = Some(fence);
                 self.settling = true;
                 self.note(|shard| shard.fence = Some(fence));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use adsum_core::{
-    Event, Holder, Origin, Reason, RoomId,
-    store::{Alter, Altered, Close, Closed, Due, Opened, Touched},
+    Event, Holder, Manual, Origin, Preference, Reason, RoomId,
+    store::{Alter, Altered, Close, Closed, Due, Opened, Preferred, Swept, Touched},
 };
 
 use super::{Labs, kit::*};
@@ -395,4 +395,30 @@ pub async fn changes_name_the_rooms_before_and_carry_their_origin(labs: &dyn Lab
         text("st", "", Some(reason)),
     ];
     assert_eq!(parts.collect::<Vec<_>>(), wanted);
+}
+
+/// What a sweep closes, and a preference, can say where they came from as well.
+pub async fn sweeps_and_preferences_carry_their_origin(labs: &dyn Labs) {
+    let kit = Kit::settled(labs).await;
+    kit.touch("ann/tv", (5, 1), 1_000).await;
+    kit.pass(2_000).await;
+    let seq = kit.seq().await;
+    let parent: Arc<str> = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into();
+    let origin = |at_us| Origin {
+        at_us,
+        traceparent: Some(parent.clone()),
+    };
+    let fence = kit.claim().await;
+    let swept = kit.store.sweep_from(S, fence, 10, origin(1)).await.unwrap();
+    assert!(matches!(swept.value, Swept::Ok { closed: 1, .. }));
+    let busy = Preference::Status(Some(Manual::Busy));
+    let ann = user("ann");
+    let prefer = kit.store.prefer_from(&ann, busy, 7, origin(2));
+    assert!(matches!(prefer.await.unwrap().value, Preferred::Ok(_)));
+    let log = kit.log().await.into_iter();
+    let origins: Vec<_> = log
+        .filter(|c| c.version.seq > seq)
+        .map(|c| c.origin)
+        .collect();
+    assert_eq!(origins, [Some(origin(1)), Some(origin(2))]);
 }

@@ -1,7 +1,7 @@
 -- Writes one preference under its version.
 --
 -- ARGV: 10 owner   11 setting: 1 status, 3 visibility, 5 contacts (its place in the record)
---       12 version   13 value (a code), or the list (packed)
+--       12 version   13 value (a code), or the list (packed)   14 origin, or none
 -- Answers: ok epoch now prefs | stale epoch now prefs
 
 local owner, setting, version = ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12])
@@ -48,7 +48,7 @@ else
   prefs[setting], prefs[setting + 1] = value, version
 end
 write()
-commit(3, 0, owner, '', EMPTY, NONE, pack(prefs), '')
+commit(3, 0, owner, '', EMPTY, NONE, pack(prefs), ARGV[14] or '')
 if person then
   person[4] = prefs
   person[2], person[3] = epoch, seq

@@ -2,6 +2,7 @@
 -- away.
 --
 -- ARGV: 10 fence: epoch   11 fence: number   12 limit   13 max_deadline_ms   14 retention_ms
+--       15 origin of what it closes, or none
 -- Answers: ok epoch now closed next (-1 for none) | refused epoch now
 
 local DISCONNECT, TIMEOUT, NODE_LOST = 2, 3, 4
@@ -86,7 +87,7 @@ local function close_held(key, holder, reason)
   if not session or session[1] ~= holder then
     return 0
   end
-  remove_session(owner, person, place, reason, '')
+  remove_session(owner, person, place, reason, ARGV[15] or '')
   return 1
 end
 

@@ -44,7 +44,7 @@ impl Shard {
                 owner: user.clone(),
                 prefs,
             },
-            None,
+            call.origin.cloned(),
         );
         Ok(Preferred::Ok(prefs))
     }

@@ -32,6 +32,8 @@ pub(super) struct Call<'a> {
     pub(super) nonce: u64,
     /// The caller's configuration.
     pub(super) options: &'a Options,
+    /// Where what it closes by itself comes from.
+    pub(super) origin: Option<&'a Origin>,
 }
 
 /// What a shard knows of itself, from its birth on.

@@ -173,7 +173,7 @@ impl Shard {
 
     fn end_held(&mut self, call: &Call<'_>, key: &SessionKey, by: &Holder, reason: Reason) -> bool {
         self.session(key).is_some_and(|s| s.holder == *by)
-            && self.remove_session(call, key, reason, &None)
+            && self.remove_session(call, key, reason, &call.origin.cloned())
     }
 
     fn unbury(&mut self, key: &SessionKey) {

@@ -1,7 +1,7 @@
 //! The store's contract: each operation becomes one script call on its shard.
 
 use adsum_core::{
-    Conn, DeviceId, Incarnation, Invalid, Preference, SessionKey, UserId, UserKey, codec,
+    Conn, DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, codec,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
@@ -215,24 +215,17 @@ impl Store for RedisStore {
     }
 
     async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
-        let options = &self.options;
-        let args = self
-            .args(shard)?
-            .text(fence.epoch)
-            .text(fence.number)
-            .text(limit.max(1))
-            .text(options.max_deadline_ms)
-            .text(options.retention_ms);
-        let mut reply = self.run(shard, &SCRIPTS.sweep, args).await?;
-        let value = match reply.word() {
-            "ok" => Swept::Ok {
-                closed: reply.number()?,
-                next_ms: reply.maybe_number()?,
-            },
-            "refused" => Swept::Refused,
-            _ => return reply.unknown(),
-        };
-        reply.answer(value)
+        self.run_sweep(shard, fence, limit, None).await
+    }
+
+    async fn sweep_from(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        origin: Origin,
+    ) -> Result<Answer<Swept>> {
+        self.run_sweep(shard, fence, limit, Some(&origin)).await
     }
 
     async fn prefer(
@@ -241,31 +234,19 @@ impl Store for RedisStore {
         preference: Preference,
         version: u64,
     ) -> Result<Answer<Preferred>> {
-        if version == 0 || version > Conn::MAX {
-            return Err(StoreError::Refused(
-                "a version is between 1 and 2^53 - 1".into(),
-            ));
-        }
-        let shard = self.shard_of(user);
-        let args = self.args(shard)?.text(user.encode());
-        // The number is the setting's place in the record.
-        let args = match &preference {
-            Preference::Status(status) => {
-                let code = status.map_or(0, adsum_core::Manual::code);
-                args.text(1).text(version).text(code)
-            }
-            Preference::Visibility(who) => args.text(3).text(version).text(who.code()),
-            Preference::Contacts(list) => {
-                let (count, limit) = (list.len(), self.limits().contacts);
-                if count > limit {
-                    return Err(Invalid::TooManyContacts { count, limit }.into());
-                }
-                args.text(5)
-                    .text(version)
-                    .bytes(codec::encode_contacts(list))
-            }
-        };
-        self.run_prefer(shard, args).await
+        self.write_preference(user, &preference, version, None)
+            .await
+    }
+
+    async fn prefer_from(
+        &self,
+        user: &UserKey,
+        preference: Preference,
+        version: u64,
+        origin: Origin,
+    ) -> Result<Answer<Preferred>> {
+        self.write_preference(user, &preference, version, Some(&origin))
+            .await
     }
 
     async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>> {
@@ -290,5 +271,70 @@ impl Store for RedisStore {
 
     async fn subscribe(&self, shard: Shard) -> Result<BoxStream<'static, Push>> {
         self.shared.hub.subscribe(self.keys(shard)?).await
+    }
+}
+
+impl RedisStore {
+    async fn run_sweep(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        origin: Option<&Origin>,
+    ) -> Result<Answer<Swept>> {
+        let options = &self.options;
+        let args = self
+            .args(shard)?
+            .text(fence.epoch)
+            .text(fence.number)
+            .text(limit.max(1))
+            .text(options.max_deadline_ms)
+            .text(options.retention_ms)
+            .text(codec::encode_origin(origin));
+        let mut reply = self.run(shard, &SCRIPTS.sweep, args).await?;
+        let value = match reply.word() {
+            "ok" => Swept::Ok {
+                closed: reply.number()?,
+                next_ms: reply.maybe_number()?,
+            },
+            "refused" => Swept::Refused,
+            _ => return reply.unknown(),
+        };
+        reply.answer(value)
+    }
+
+    async fn write_preference(
+        &self,
+        user: &UserKey,
+        preference: &Preference,
+        version: u64,
+        origin: Option<&Origin>,
+    ) -> Result<Answer<Preferred>> {
+        if version == 0 || version > Conn::MAX {
+            return Err(StoreError::Refused(
+                "a version is between 1 and 2^53 - 1".into(),
+            ));
+        }
+        let shard = self.shard_of(user);
+        let args = self.args(shard)?.text(user.encode());
+        // The number is the setting's place in the record.
+        let args = match preference {
+            Preference::Status(status) => {
+                let code = status.map_or(0, adsum_core::Manual::code);
+                args.text(1).text(version).text(code)
+            }
+            Preference::Visibility(who) => args.text(3).text(version).text(who.code()),
+            Preference::Contacts(list) => {
+                let (count, limit) = (list.len(), self.limits().contacts);
+                if count > limit {
+                    return Err(Invalid::TooManyContacts { count, limit }.into());
+                }
+                args.text(5)
+                    .text(version)
+                    .bytes(codec::encode_contacts(list))
+            }
+        };
+        let args = args.text(codec::encode_origin(origin));
+        self.run_prefer(shard, args).await
     }
 }

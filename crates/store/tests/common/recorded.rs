@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use adsum_core::{
-    DeviceId, Incarnation, Preference, SessionKey, UserId, UserKey,
+    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, Swept, Touch, Touched, UserRead,
@@ -109,6 +109,17 @@ impl Store for Recorded {
         self.record(self.store.sweep(shard, fence, limit)).await
     }
 
+    async fn sweep_from(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        origin: Origin,
+    ) -> Result<Answer<Swept>> {
+        self.record(self.store.sweep_from(shard, fence, limit, origin))
+            .await
+    }
+
     async fn prefer(
         &self,
         user: &UserKey,
@@ -116,6 +127,17 @@ impl Store for Recorded {
         version: u64,
     ) -> Result<Answer<Preferred>> {
         self.record(self.store.prefer(user, preference, version))
+            .await
+    }
+
+    async fn prefer_from(
+        &self,
+        user: &UserKey,
+        preference: Preference,
+        version: u64,
+        origin: Origin,
+    ) -> Result<Answer<Preferred>> {
+        self.record(self.store.prefer_from(user, preference, version, origin))
             .await
     }
 

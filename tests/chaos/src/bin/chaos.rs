@@ -138,17 +138,17 @@ fn say(bar: &ProgressBar, text: &str) {
 fn one_by_one(times: Times) -> Script {
     // Longer than anything takes to be told.
     let alone = Duration::from_millis(times.ttl() + times.holder() + 2_000);
+    // Long enough for what was broken last to be felt no more, as far as it is measured.
     let soon = Duration::from_secs(5);
-    let kinds = [
-        (alone, Kind::GatewayKilled),
-        (alone, Kind::GatewayKilled),
-        (alone, Kind::DispatcherKilled),
-        (soon, Kind::DispatcherKilled),
-        (soon, Kind::DispatcherKilled),
-        (soon, Kind::MasterKilled),
-        (alone, Kind::MasterKilled),
-    ];
-    Script::Steps(kinds.map(|(pause, kind)| (pause, vec![kind])).into())
+    let again = |pause, kind, times| std::iter::repeat_n((pause, kind), times);
+    let kinds = again(alone, Kind::GatewayKilled, 3)
+        .chain(again(soon, Kind::DispatcherKilled, 10))
+        .chain(again(
+            Duration::from_millis(times.ttl()),
+            Kind::MasterKilled,
+            8,
+        ));
+    Script::Steps(kinds.map(|(pause, kind)| (pause, vec![kind])).collect())
 }
 
 async fn break_it(options: &Options, seed: u64) -> Result<Run> {
@@ -241,5 +241,7 @@ fn tell(run: &Run, times: Times) {
     }
     println!("{} actions, {} observations", run.actions, run.observations);
     println!("{}", report::latencies(&run.figures, times));
+    println!("{}", report::sizes(&run.figures));
+    println!("{} sweeps checked", run.figures.sweeps);
     println!("{} violations", run.violations.len());
 }

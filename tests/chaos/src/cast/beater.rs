@@ -33,7 +33,7 @@ pub(crate) async fn live(scene: Scene, n: usize, rng: StdRng) {
         rooms: vec![scene.room(n)],
         mark: 0,
     };
-    let user = format!("{}-b{n}", scene.tenant);
+    let user = scene.beater(n);
     let mut beater = Beater {
         scene,
         user,

@@ -15,11 +15,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use adsum_core::{TenantId, UserId, UserKey, ring::ShardRing};
+use adsum_tests::history::Event;
 use anyhow::Result;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{sync::watch, task::JoinSet};
 
-use crate::{record::Record, times::Times, truth::Truth, world::World};
+use crate::{
+    record::Record,
+    times::Times,
+    truth::Truth,
+    world::{SHARDS, World},
+};
 
 /// How large a cast is.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +116,24 @@ impl Scene {
         format!("{}-u{n}", self.tenant)
     }
 
+    fn beater(&self, n: usize) -> String {
+        format!("{}-b{n}", self.tenant)
+    }
+
+    /// Notes where everybody's sessions will be kept.
+    fn lives(&self) -> Result<()> {
+        let ring = ShardRing::new(SHARDS);
+        let people = (0..self.size.clients).map(|n| self.user(n));
+        let all = people.chain((0..self.size.beaters).map(|n| self.beater(n)));
+        for user in all {
+            let tenant = TenantId::new(self.tenant.as_str())?;
+            let key = UserKey::new(tenant, UserId::new(user.as_str())?);
+            let shard = ring.shard_of(&key);
+            self.record.note(Event::Lives { user, shard });
+        }
+        Ok(())
+    }
+
     pub(crate) fn room(&self, n: usize) -> String {
         format!("room-{}", n % self.size.rooms.max(1))
     }
@@ -153,6 +178,7 @@ impl Cast {
             killed: Arc::default(),
             asking: Arc::default(),
         };
+        scene.lives()?;
         let mut rng = StdRng::seed_from_u64(seed);
         let mut tasks = JoinSet::new();
         for n in 0..size.clients {

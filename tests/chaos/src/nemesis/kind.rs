@@ -61,6 +61,8 @@ kinds! {
     FeedCut "gateway_cut_from_dispatchers" Gateways 2,
     /// Packets to or from the dispatchers are lost, not both.
     FeedHalfCut "gateway_half_cut_from_dispatchers" Gateways 1,
+    /// The clock of one is off for a while.
+    GatewayClock "gateway_clock_jumped" Gateways 1,
     /// Every node in turn, gateways last.
     Rolling "rolling_deploy" Gateways 1,
     /// SIGKILL.
@@ -101,6 +103,8 @@ kinds! {
     ScriptsLost "redis_script_flush" Redis 1,
     /// `CLIENT KILL TYPE pubsub` on every node.
     PushesLost "redis_client_kill_pubsub" Redis 1,
+    /// The clock of a master is off for a while.
+    RedisClock "redis_clock_jumped" Redis 1,
     /// Slots move to another master, key by key.
     Migrated "redis_slots_migrated" Redis 1,
     /// SIGKILL of a member, and a new start.

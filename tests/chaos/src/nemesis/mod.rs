@@ -99,6 +99,12 @@ impl Nemesis {
     }
 }
 
+/// Ahead or back, by so many ms.
+fn step(lot: &mut StdRng, from: i64, to: i64) -> i64 {
+    let ms = lot.random_range(from..=to);
+    if lot.random_bool(0.5) { ms } else { -ms }
+}
+
 /// Starts a node again that was killed or stopped, and waits until it answers.
 async fn start(part: &Part) -> Result<()> {
     part.node.process().restart().await?;

@@ -25,7 +25,11 @@ pub struct Figures {
     /// From a departure to the watchers who see everybody.
     pub departures: BTreeMap<&'static str, Latencies>,
     /// The longest delivery after a fault, one for each.
-    pub gaps: BTreeMap<&'static str, Vec<u64>>,
+    pub gaps: BTreeMap<&'static str, Latencies>,
+    /// The largest that anything ever was, and its limit.
+    pub sizes: BTreeMap<String, (u64, u64)>,
+    /// Sweeps that were checked against the highest fence.
+    pub sweeps: u64,
     /// When a change was made, and how long it took to each watcher who sees everybody.
     pub deliveries: Vec<(u64, u64)>,
 }
@@ -90,11 +94,24 @@ impl Figures {
             };
             let near = self.deliveries[before..].iter();
             let near = near.filter(|(at, _)| (one.begin..one.begin + AFTER).contains(at));
-            if let Some(longest) = near.map(|(_, took)| *took).max() {
-                self.gaps.entry(name).or_default().push(longest);
+            let Some(longest) = near.map(|(_, took)| *took).max() else {
+                continue;
+            };
+            let gaps = self.gaps.entry(name).or_default();
+            gaps.all.push(longest);
+            if !struck
+                .iter()
+                .any(|other| other != one && near_by(one, other))
+            {
+                gaps.clean.push(longest);
             }
         }
     }
+}
+
+/// Whether another fault may have to do with what was delivered after this one.
+const fn near_by(one: &Struck, other: &Struck) -> bool {
+    other.begin <= one.begin + 2 * AFTER && other.end + AFTER >= one.begin
 }
 
 impl Reader<'_> {
@@ -146,6 +163,11 @@ impl Reader<'_> {
                     .iter()
                     .for_each(|leave| self.left(at, watcher, leave));
             }
+            Event::Size { what, size, limit } => {
+                let largest = self.figures.sizes.entry(what.clone()).or_default();
+                *largest = (largest.0.max(*size), *limit);
+            }
+            Event::Swept { .. } => self.figures.sweeps += 1,
             _ => {}
         }
     }

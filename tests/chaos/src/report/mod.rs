@@ -5,4 +5,4 @@ mod page;
 mod picture;
 
 pub use figures::{Figures, Latencies};
-pub use page::{Run, latencies, write};
+pub use page::{Run, latencies, sizes, write};

@@ -1,7 +1,7 @@
 //! Rows about clients and about our own processes.
 
 use adsum_chaos::Kind;
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::scene::{Stage, times};
 
@@ -65,12 +65,19 @@ async fn after_a_reaper_is_killed_the_next_one_sweeps_and_each_leave_is_told_onc
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reaper_that_wakes_after_its_lease_closes_nobody() -> Result<()> {
+async fn a_reaper_that_wakes_after_its_lease_is_refused_by_the_fence() -> Result<()> {
     let stage = Stage::new().await?;
+    let before = stage.fences().await?;
     let both: &[Kind] = &[Kind::ReaperFrozen, Kind::GatewayKilled];
     let played = stage.plays("awake", &[both]).await?;
     let bound = times().holder() + times().lease() + 3_000;
-    played.told_within("gateway killed", bound)
+    played.told_within("gateway killed", bound)?;
+    // Another one swept its shards while it slept, and what it would send with the fences of
+    // before is refused.
+    let sleeper = played.struck(Kind::ReaperFrozen)?;
+    let fences = before.get(&sleeper.target).context("no such reaper")?;
+    played.taken_over(sleeper, fences)?;
+    stage.refuses(fences).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,7 @@
 //! The cluster that all scenarios share, and how one is run.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     process::Command,
     sync::Arc,
@@ -8,20 +9,31 @@ use std::{
 };
 
 use adsum_chaos::{
-    Kind, Outcome, Record, Round, Script, Times, World, cast::Size, report::Figures,
+    Kind, Outcome, Record, Round, Script, Struck, Times, World, cast::Size, report::Figures,
+    witness,
 };
+use adsum_core::store::{Fence, Store, Swept};
+use adsum_tests::history::Event;
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 const CLIENTS: usize = 200;
+
+/// Numbers of fences by shard.
+pub(crate) type Fences = BTreeMap<u16, u64>;
 
 pub(crate) fn times() -> Times {
     let slow = std::env::var_os("ADSUM_SLOW").is_some();
     Times::faster(if slow { 1 } else { 10 })
 }
 
-/// The binary of this build. The tests of another package do not build it by themselves.
+/// The binary of this build, or one that `CHAOS_BINARY` names. The tests of another package do not
+/// build it by themselves.
 fn binary() -> Result<PathBuf> {
+    if let Some(built) = std::env::var_os("CHAOS_BINARY") {
+        return Ok(built.into());
+    }
     let mut build = Command::new(env!("CARGO"));
     build.args([
         "build",
@@ -57,6 +69,36 @@ impl Stage {
         healed.context("the last scenario left something broken")?;
         println!("all healed after {:.1?}", begun.elapsed());
         Ok(Self { world, _turn: turn })
+    }
+
+    /// The fences with which each reaper sweeps, by shard.
+    pub(crate) async fn fences(&self) -> Result<BTreeMap<String, Fences>> {
+        let mut all = BTreeMap::new();
+        for part in &self.world.reapers {
+            let shards = part.node.shards().await?;
+            let shards = shards.as_object().context("no shards")?;
+            let fence = |(shard, line): (&String, &Value)| {
+                Some((shard.parse().ok()?, line["reaper"]["fence"].as_u64()?))
+            };
+            all.insert(part.name(), shards.iter().filter_map(fence).collect());
+        }
+        Ok(all)
+    }
+
+    /// Sweeps with these fences are refused, in every shard.
+    pub(crate) async fn refuses(&self, fences: &Fences) -> Result<()> {
+        let store = witness::store(&self.world).await?;
+        for (shard, number) in fences {
+            let position = store.log(*shard, 0, 0).await?.position;
+            let fence = Fence {
+                epoch: position.context("a shard was not born")?.epoch,
+                number: *number,
+            };
+            let answer = store.sweep(*shard, fence, 10).await?.value;
+            ensure!(answer == Swept::Refused, "{shard}: {answer:?}");
+        }
+        println!("  refused in {} shards", fences.len());
+        Ok(())
     }
 
     /// Lets this happen under a cast, one step after the other, and has it judged.
@@ -129,6 +171,32 @@ impl Played {
             stories.len(),
             stories.join("\n")
         );
+        Ok(())
+    }
+
+    /// What was broken, the first of its sort.
+    pub(crate) fn struck(&self, kind: Kind) -> Result<&Struck> {
+        let mut struck = self.outcome.struck.iter();
+        let found = struck.find(|s| s.kind == kind);
+        found.with_context(|| format!("no {} happened", kind.name()))
+    }
+
+    /// All these shards were claimed by somebody else before a reaper was awake again.
+    pub(crate) fn taken_over(&self, sleeper: &Struck, fences: &Fences) -> Result<()> {
+        ensure!(!fences.is_empty(), "{} swept nothing", sleeper.target);
+        let slept = sleeper.begin..=sleeper.end;
+        let entries = self.outcome.history.entries.iter();
+        let claimed: BTreeSet<_> = entries
+            .filter(|entry| slept.contains(&entry.at))
+            .filter_map(|entry| match &entry.event {
+                Event::Claimed { shard, reaper, .. } => {
+                    (*reaper != sleeper.target).then_some(*shard)
+                }
+                _ => None,
+            })
+            .collect();
+        let left: Vec<_> = fences.keys().filter(|s| !claimed.contains(s)).collect();
+        ensure!(left.is_empty(), "nobody took {left:?} over");
         Ok(())
     }
 

@@ -9,13 +9,13 @@ use serde_json::Value;
 const LINE_MAX: usize = 64 << 20;
 
 /// A stream of events.
-pub(super) struct Events {
+pub(in crate::cli) struct Events {
     body: Incoming,
     lines: Lines,
 }
 
 impl Events {
-    pub(super) fn new(body: Incoming) -> Self {
+    pub(in crate::cli) fn new(body: Incoming) -> Self {
         Self {
             body,
             lines: Lines::default(),
@@ -26,7 +26,7 @@ impl Events {
     ///
     /// # Errors
     /// When the connection breaks, or what comes is no event.
-    pub(super) async fn next(&mut self) -> Result<Option<Value>> {
+    pub(in crate::cli) async fn next(&mut self) -> Result<Option<Value>> {
         loop {
             if let Some(data) = self.lines.event() {
                 return serde_json::from_str(&data).map(Some).context("no frame");

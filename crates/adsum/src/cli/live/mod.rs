@@ -5,5 +5,6 @@ mod join;
 mod lines;
 mod watch;
 
+pub(super) use events::Events;
 pub(crate) use join::Join;
 pub(crate) use watch::Watch;

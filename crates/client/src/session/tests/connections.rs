@@ -91,13 +91,66 @@ fn in_a_handover_calls_wait_and_beats_do_not() {
     assert!(matches!(events[..], [Event::Connected { .. }]));
 }
 
+/// A hello that was given up and is heard late has a higher number than the connection that
+/// stands: it would undo what is said there.
 #[test]
-fn a_failed_handover_lets_calls_go() {
+fn a_hello_that_may_be_heard_late_undoes_nothing() {
+    for cause in [
+        Cause::Silent,
+        Cause::Broken("reset".into()),
+        Cause::Closed(1001),
+    ] {
+        let mut desk = Desk::new(Intent::default());
+        desk.connect();
+        let late = desk.hello();
+        let mut answer = desk.call(join("lobby"));
+        desk.session.failed(desk.now, cause);
+        assert_eq!(desk.sent(), [], "what the late hello does not know of");
+        // The connection is kept alive meanwhile.
+        desk.pass(Duration::from_secs(15));
+        let beat = desk.sent_one();
+        assert_eq!(beat.body, ClientBody::Heartbeat);
+        desk.reply(beat.r#ref, ServerBody::Ack);
+        // The next hello is above it, whenever it is heard.
+        let next = desk.connect();
+        assert!(next.conn > late.conn);
+        let frame = desk.sent_one();
+        assert_eq!(frame.body, join("lobby"));
+        desk.reply(frame.r#ref, ServerBody::Ack);
+        assert_eq!(answer.try_recv().unwrap(), Ok(()));
+    }
+}
+
+#[test]
+fn a_handover_that_surely_failed_lets_calls_go() {
+    let mut full = problem(Code::TooManyConnections);
+    full.retry_after_ms = Some(700);
+    for cause in [
+        Cause::Unsaid("connection refused".into()),
+        Cause::Problem(full),
+    ] {
+        let mut desk = Desk::new(Intent::default());
+        desk.connect();
+        desk.hello();
+        let _answer = desk.call(join("lobby"));
+        desk.session.failed(desk.now, cause);
+        assert_eq!(desk.sent_one().body, join("lobby"));
+    }
+}
+
+/// One that surely failed says nothing of those before it.
+#[test]
+fn a_doubt_lasts_until_a_hello_is_answered() {
     let mut desk = Desk::new(Intent::default());
     desk.connect();
     desk.hello();
-    let _answer = desk.call(join("lobby"));
     desk.session.failed(desk.now, Cause::Silent);
+    let _answer = desk.call(join("lobby"));
+    desk.hello();
+    desk.session
+        .failed(desk.now, Cause::Unsaid("refused".into()));
+    assert_eq!(desk.sent(), []);
+    desk.connect();
     assert_eq!(desk.sent_one().body, join("lobby"));
 }
 
