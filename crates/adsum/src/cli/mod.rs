@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Drain(drain::Drain),
     /// Ask a node how it is; exits with 1 when it is not ready.
     Health(health::Health),
+    /// Measure a service: one that runs, or with --cluster one that is started for it.
+    Bench(adsum_bench::Bench),
     /// Say whether a configuration can be used, and why not.
     CheckConfig(Serve),
     /// Print the default configuration, every key explained.
@@ -84,6 +86,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Token(token) => token.run()?,
         Command::Drain(drain) => crate::runtime()?.block_on(drain.run())?,
         Command::Health(health) => return crate::runtime()?.block_on(health.run()),
+        Command::Bench(bench) => return bench.run(),
         Command::CheckConfig(serve) => {
             serve.read()?;
             print("the configuration can be used");

@@ -23,7 +23,8 @@ section! {
         answer_ms: u64 = 2_000,
         /// How long before its token ends a client is told.
         expiring_ms: u64 = 30_000,
-        /// Diffs are gathered for at most this long; a topic that was idle tells at once.
+        /// Diffs go at once, or are gathered for at most this long while most watchers have yet to
+        /// take the last one.
         window_ms: u64 = 50,
         /// Large topics tell one diff in this time.
         interval_ms: u64 = 1_000,

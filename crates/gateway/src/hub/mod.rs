@@ -31,7 +31,7 @@ pub(crate) use told::{Gone, Told};
 /// How topics are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HubConfig {
-    /// In mode `members` diffs are gathered for at most this long; at once when idle.
+    /// In mode `members` diffs are gathered for at most this long, while the last one is taken.
     pub window: Duration,
     /// In the other modes one diff is told in this time.
     pub interval: Duration,

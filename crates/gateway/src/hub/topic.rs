@@ -12,13 +12,19 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Asked, HubConfig, Watcher, board::Board, lock};
+use super::{Asked, Delivery, HubConfig, Watcher, board::Board, lock};
 use crate::{
     clock,
     feed::{Feed, TopicEvent, Watch},
     outbox::{Outbox, SlotId, Watched},
     sight::Sight,
 };
+
+/// How soon it is looked again whether a diff was taken.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// One in so many watchers may not have taken a diff when the next is told.
+const FEW: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct TopicHub {
@@ -36,8 +42,23 @@ struct Inner {
     ready: bool,
     watchers: HashMap<u64, Member>,
     next_id: u64,
-    /// When each mode was last told something.
-    told_at: [Option<Instant>; 3],
+    /// What each mode was last told, and when.
+    told: [Option<LastTold>; 3],
+}
+
+#[derive(Debug)]
+struct LastTold {
+    at: Instant,
+    delivery: Option<Arc<Delivery>>,
+}
+
+impl LastTold {
+    /// Whether most of so many watchers have taken it: until then a further diff would wait behind
+    /// it all the same, and joins what is told next. A few may not be reading at all.
+    fn is_taken(&self, watchers: usize) -> bool {
+        let waiting = |delivery| Arc::strong_count(delivery) - 1;
+        self.delivery.as_ref().map_or(0, waiting) * FEW <= watchers
+    }
 }
 
 #[derive(Debug)]
@@ -75,7 +96,7 @@ impl TopicHub {
             ready: false,
             watchers: HashMap::new(),
             next_id: 0,
-            told_at: [None; 3],
+            told: [const { None }; 3],
         };
         Arc::new(Self {
             key,
@@ -223,16 +244,30 @@ impl TopicHub {
             if !inner.board.pending(mode) {
                 continue;
             }
-            let period = self.period(mode);
-            let then = inner.told_at[at].map_or(now, |told| told + period);
-            if then <= now {
-                inner.told_at[at] = Some(now);
-                self.tell(&mut inner, mode);
+            let next = self.next_time(&inner, at, mode, now);
+            if next <= now {
+                let delivery = self.tell(&mut inner, mode);
+                inner.told[at] = Some(LastTold { at: now, delivery });
             } else {
-                due = Some(due.map_or(then, |due: Instant| due.min(then)));
+                due = Some(due.map_or(next, |due: Instant| due.min(next)));
             }
         }
         due
+    }
+
+    /// When a mode is to be told what waits, or looked at again.
+    fn next_time(&self, inner: &Inner, at: usize, mode: Mode, now: Instant) -> Instant {
+        let Some(told) = &inner.told[at] else {
+            return now;
+        };
+        let full = told.at + self.period(mode);
+        if mode != Mode::Members {
+            return full;
+        }
+        match told.is_taken(inner.watchers.len()) {
+            true => now,
+            false => full.min(now + LOOK),
+        }
     }
 
     const fn period(&self, mode: Mode) -> Duration {
@@ -269,7 +304,8 @@ impl TopicHub {
             .for_each(|id| self.settle(&mut *inner, id));
     }
 
-    fn tell(&self, inner: &mut Inner, mode: Mode) {
+    /// Tells a group what waits; answers what most of them were told.
+    fn tell(&self, inner: &mut Inner, mode: Mode) -> Option<Arc<Delivery>> {
         let flush = inner.board.flush(mode, clock::wall_ms());
         let lists = |user: &UserId, version| self.feed.contacts(&self.key.0, user, version);
         let group = inner.watchers.values_mut();
@@ -278,5 +314,6 @@ impl TopicHub {
                 member.outbox.tell(member.slot, delivery);
             }
         }
+        flush.shared
     }
 }

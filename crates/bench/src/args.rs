@@ -1,0 +1,124 @@
+//! The command line.
+
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
+
+use adsum_proto::client::Encoding;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::{connect, fanout, heartbeat, raw, snapshot, worker};
+
+/// Measure a service: one that runs, or with --cluster one that is started for it.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Open sessions and hold them: how long that takes, what each costs, who is lost.
+    Connect(connect::Connect),
+    /// Joins and leaves in rooms: how many diffs are delivered, how fast, at what cost.
+    Fanout(fanout::Fanout),
+    /// What heartbeats cost the service and Redis.
+    Heartbeat(heartbeat::Heartbeat),
+    /// Many subscribe to a large room at once: how long until all have it.
+    Snapshot(snapshot::Snapshot),
+    /// Kill a process during a fan-out: how long nothing is delivered.
+    Failover(fanout::Failover),
+    /// The limit of the machine: bare sockets that are written to, bare Redis.
+    Raw(raw::Raw),
+    /// A part of the clients of `connect`; not for people.
+    #[command(hide = true)]
+    Worker,
+    /// The bare server of `raw`; not for people.
+    #[command(hide = true)]
+    RawServer(raw::Server),
+}
+
+impl Bench {
+    /// Measures.
+    ///
+    /// # Errors
+    /// One sentence that says what to do.
+    pub fn run(self) -> Result<ExitCode> {
+        match self.what {
+            What::Connect(connect) => connect.run()?,
+            What::Fanout(fanout) => fanout.run()?,
+            What::Heartbeat(heartbeat) => heartbeat.run()?,
+            What::Snapshot(snapshot) => snapshot.run()?,
+            What::Failover(failover) => failover.run()?,
+            What::Raw(raw) => raw.run()?,
+            What::Worker => worker::run()?,
+            What::RawServer(server) => server.run()?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Whom to measure.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Target {
+    /// Public addresses of running gateways; clients are spread over them.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(crate) server: Vec<SocketAddr>,
+    /// Processes of that service, for what they spend.
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Processes of its Redis.
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub(crate) redis_pid: Vec<u32>,
+    /// Start a cluster on this machine instead: a real Redis Cluster, etcd, gateways, dispatchers.
+    #[arg(long, conflicts_with_all = ["server", "pid", "redis_pid"])]
+    pub(crate) cluster: bool,
+    /// Gateways of that cluster.
+    #[arg(long, default_value_t = 2, requires = "cluster")]
+    pub(crate) gateways: usize,
+    /// Dispatchers of that cluster, each with a reaper.
+    #[arg(long, default_value_t = 1, requires = "cluster")]
+    pub(crate) dispatchers: usize,
+    /// Shards of that cluster.
+    #[arg(long, default_value_t = 64, requires = "cluster")]
+    pub(crate) shards: u16,
+    /// Settings of that cluster's nodes, as TIMES__WINDOW_MS=20.
+    #[arg(long, value_name = "KEY=VALUE", requires = "cluster")]
+    pub(crate) set: Vec<String>,
+    /// Unsigned identities of this tenant are used, which servers in development take.
+    #[arg(long, default_value = "bench")]
+    pub(crate) tenant: String,
+}
+
+/// What clients speak, and how results are printed.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Manner {
+    /// What clients speak.
+    #[arg(long, value_enum, default_value_t = Spoken::Protobuf)]
+    pub(crate) encoding: Spoken,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What clients speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Spoken {
+    Json,
+    Protobuf,
+}
+
+impl Spoken {
+    pub(crate) fn encoding(self) -> Encoding {
+        match self {
+            Self::Json => Encoding::Json,
+            Self::Protobuf => Encoding::Protobuf,
+        }
+    }
+}
+
+/// Reads a number of seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration> {
+    let seconds: f64 = text.parse().context("not a number of seconds")?;
+    Duration::try_from_secs_f64(seconds).context("not a number of seconds")
+}

@@ -1,0 +1,357 @@
+//! Thousands of clients on one thread: sockets that are polled, frames out and in, beats. What
+//! they do and what becomes of what they hear is up to an [`Actor`].
+
+use std::{
+    collections::BTreeMap,
+    io::{ErrorKind, Read, Write},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use adsum_proto::client::Encoding;
+use anyhow::{Context, Result};
+use mio::{Events, Interest, Poll, Token, net::TcpStream};
+use slab::Slab;
+
+use crate::{
+    speech::{Heard, Hello, Line, Speech},
+    wire,
+};
+
+const BUFFER: usize = 256 * 1024;
+
+/// How a loop waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// In the kernel, a millisecond at most: leaves the processor to what is measured.
+    Millisecond,
+    /// Not at all: takes a core, and sees everything as soon as it is there.
+    Spinning,
+}
+
+/// The number of a client.
+pub(crate) type Id = usize;
+
+/// What the clients do.
+pub(crate) trait Actor {
+    /// The session stands.
+    fn opened(&mut self, _id: Id, _took: Duration) {}
+    /// A line of a diff.
+    fn line(&mut self, _id: Id, _line: Line<'_>, _now: Instant) {}
+    /// Any other frame; also a diff, after its lines.
+    fn heard(&mut self, _id: Id, _heard: Heard, _now: Instant) {}
+    /// The connection is gone.
+    fn closed(&mut self, _id: Id, _why: String) {}
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    Connecting,
+    Handshake,
+    Hello,
+    Open,
+}
+
+struct Client {
+    stream: TcpStream,
+    phase: Phase,
+    hello: Vec<u8>,
+    begun: Instant,
+    /// What came in and is no whole frame yet.
+    rest: Vec<u8>,
+    /// What the socket did not take yet.
+    unsent: Vec<u8>,
+    beats: Option<Duration>,
+}
+
+/// The loop.
+pub(crate) struct Engine {
+    speech: Speech,
+    poll: Poll,
+    events: Events,
+    clients: Slab<Client>,
+    buffer: Vec<u8>,
+    waiting: Waiting,
+    /// When which client beats next.
+    beats: BTreeMap<(Instant, Id), ()>,
+}
+
+impl Engine {
+    pub(crate) fn new(encoding: Encoding, waiting: Waiting) -> Result<Self> {
+        Ok(Self {
+            speech: Speech(encoding),
+            poll: Poll::new().context("cannot poll")?,
+            events: Events::with_capacity(4096),
+            clients: Slab::new(),
+            buffer: vec![0; BUFFER],
+            waiting,
+            beats: BTreeMap::new(),
+        })
+    }
+
+    pub(crate) fn speech(&self) -> Speech {
+        self.speech
+    }
+
+    pub(crate) fn waits(&mut self, waiting: Waiting) {
+        self.waiting = waiting;
+    }
+
+    /// Connects and says hello; what becomes of it is told.
+    pub(crate) fn open(&mut self, server: SocketAddr, token: &str, hello: &Hello) -> Result<Id> {
+        let stream = TcpStream::connect(server).with_context(|| format!("connect to {server}"))?;
+        let entry = self.clients.vacant_entry();
+        let id = entry.key();
+        let client = entry.insert(Client {
+            stream,
+            phase: Phase::Connecting,
+            hello: self.speech.hello(token, hello),
+            begun: Instant::now(),
+            rest: Vec::new(),
+            unsent: Vec::new(),
+            beats: None,
+        });
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let registry = self.poll.registry();
+        registry.register(&mut client.stream, Token(id), both)?;
+        Ok(id)
+    }
+
+    /// Hangs up without a word.
+    pub(crate) fn drop_client(&mut self, id: Id) {
+        if self.clients.contains(id) {
+            drop(self.clients.remove(id));
+        }
+    }
+
+    pub(crate) fn send(&mut self, id: Id, payload: &[u8]) {
+        let binary = self.speech.binary();
+        if let Some(client) = self.clients.get_mut(id) {
+            client.send(binary, payload);
+        }
+    }
+
+    /// Runs once: waits for events as configured, and deals with them.
+    pub(crate) fn turn(&mut self, actor: &mut impl Actor) -> Result<()> {
+        let wait = match self.waiting {
+            Waiting::Millisecond => Duration::from_millis(1),
+            Waiting::Spinning => Duration::ZERO,
+        };
+        if let Err(error) = self.poll.poll(&mut self.events, Some(wait))
+            && error.kind() != ErrorKind::Interrupted
+        {
+            return Err(error).context("cannot poll");
+        }
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            let Token(id) = event.token();
+            if event.is_writable() {
+                self.writable(id, actor);
+            }
+            if event.is_readable() {
+                self.readable(id, actor);
+            }
+        }
+        self.events = events;
+        self.beat();
+        Ok(())
+    }
+
+    /// Runs until something is so, or for so long; whether it is.
+    pub(crate) fn run_until<A: Actor>(
+        &mut self,
+        actor: &mut A,
+        limit: Duration,
+        mut done: impl FnMut(&mut A) -> bool,
+    ) -> Result<bool> {
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            if done(actor) {
+                return Ok(true);
+            }
+            self.turn(actor)?;
+        }
+        Ok(done(actor))
+    }
+
+    fn beat(&mut self) {
+        let now = Instant::now();
+        while let Some((&(at, id), ())) = self.beats.first_key_value()
+            && at <= now
+        {
+            self.beats.remove(&(at, id));
+            let (frame, binary) = (self.speech.heartbeat(), self.speech.binary());
+            if let Some(client) = self.clients.get_mut(id)
+                && let Some(every) = client.beats
+            {
+                client.send(binary, &frame);
+                self.beats.insert((now + every, id), ());
+            }
+        }
+    }
+
+    fn writable(&mut self, id: Id, actor: &mut impl Actor) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.phase == Phase::Connecting {
+            let refused = client.stream.take_error().ok().flatten();
+            let connected = client.stream.peer_addr();
+            match (refused, connected) {
+                (None, Ok(server)) => client.greet(&server.to_string(), self.speech),
+                // Not yet.
+                (None, Err(error)) if error.kind() == ErrorKind::NotConnected => return,
+                (Some(error), _) | (None, Err(error)) => {
+                    return self.lost(id, error.to_string(), actor);
+                }
+            }
+        }
+        client.flush();
+    }
+
+    fn readable(&mut self, id: Id, actor: &mut impl Actor) {
+        loop {
+            let Some(client) = self.clients.get_mut(id) else {
+                return;
+            };
+            match client.stream.read(&mut self.buffer) {
+                Ok(0) => return self.lost(id, "the server hung up".into(), actor),
+                Ok(count) => {
+                    let now = Instant::now();
+                    let read = client.read(&self.buffer[..count], now, self.speech, |event| {
+                        act(id, event, now, actor, &mut self.beats);
+                    });
+                    if let Err(why) = read {
+                        return self.lost(id, why, actor);
+                    }
+                    if count < BUFFER {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.lost(id, error.to_string(), actor),
+            }
+        }
+    }
+
+    fn lost(&mut self, id: Id, why: String, actor: &mut impl Actor) {
+        self.drop_client(id);
+        actor.closed(id, why);
+    }
+}
+
+enum Event<'a> {
+    Opened(Duration, Duration),
+    Line(Line<'a>),
+    Heard(Heard),
+}
+
+fn act(
+    id: Id,
+    event: Event<'_>,
+    now: Instant,
+    actor: &mut impl Actor,
+    beats: &mut BTreeMap<(Instant, Id), ()>,
+) {
+    match event {
+        Event::Opened(took, every) => {
+            beats.insert((now + every, id), ());
+            actor.opened(id, took);
+        }
+        Event::Line(line) => actor.line(id, line, now),
+        Event::Heard(heard) => actor.heard(id, heard, now),
+    }
+}
+
+impl Client {
+    fn greet(&mut self, host: &str, speech: Speech) {
+        // What is asked goes out at once, as from any client.
+        let _ = self.stream.set_nodelay(true);
+        self.phase = Phase::Handshake;
+        self.unsent = wire::handshake(host, speech.0.subprotocol());
+    }
+
+    fn send(&mut self, binary: bool, payload: &[u8]) {
+        wire::put(&mut self.unsent, binary, payload);
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The socket says when it takes more; one that broke is found when it is read.
+                Err(_) => return,
+            }
+        }
+        self.unsent = Vec::new();
+    }
+
+    fn read(
+        &mut self,
+        bytes: &[u8],
+        now: Instant,
+        speech: Speech,
+        mut act: impl FnMut(Event<'_>),
+    ) -> Result<(), String> {
+        let kept = std::mem::take(&mut self.rest);
+        let joined;
+        let mut bytes = if kept.is_empty() {
+            bytes
+        } else {
+            joined = [&kept, bytes].concat();
+            &joined
+        };
+        if self.phase == Phase::Handshake {
+            match wire::handshake_end(bytes)? {
+                Some(end) => bytes = &bytes[end..],
+                None => {
+                    self.rest = bytes.to_vec();
+                    return Ok(());
+                }
+            }
+            self.phase = Phase::Hello;
+            let hello = std::mem::take(&mut self.hello);
+            self.send(speech.binary(), &hello);
+        }
+        while let Some((kind, payload, end)) = wire::take(bytes)? {
+            match kind {
+                wire::Kind::Message => {
+                    let heard = speech.hear(payload, |line| act(Event::Line(line)))?;
+                    self.hear(heard, now, &mut act)?;
+                }
+                wire::Kind::Close => {
+                    let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
+                    return Err(format!("closed with {}", code.unwrap_or_default()));
+                }
+                wire::Kind::Other => {}
+            }
+            bytes = &bytes[end..];
+        }
+        self.rest = bytes.to_vec();
+        Ok(())
+    }
+
+    fn hear(
+        &mut self,
+        heard: Heard,
+        now: Instant,
+        act: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), String> {
+        match heard {
+            Heard::Welcome { heartbeat_ms } if self.phase == Phase::Hello => {
+                self.phase = Phase::Open;
+                let every = Duration::from_millis(heartbeat_ms.max(1));
+                self.beats = Some(every);
+                act(Event::Opened(now - self.begun, every));
+            }
+            Heard::Error(code) if self.phase == Phase::Hello => {
+                return Err(format!("the hello was refused: {code}"));
+            }
+            heard => act(Event::Heard(heard)),
+        }
+        Ok(())
+    }
+}

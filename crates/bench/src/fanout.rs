@@ -1,0 +1,310 @@
+//! Joins and leaves in rooms, and how they reach the members. Movers go in and out of a room, each
+//! waiting until all members have seen it; members watch. Closed loop: as many movers as the
+//! window, as fast as they can. Open loop: at a rate.
+
+mod actor;
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use self::actor::{Fan, Role};
+use crate::{
+    args::{Manner, Spoken, Target, seconds},
+    engine::{Engine, Waiting},
+    raw::{self, RawResult},
+    report::{self, Spread},
+    speech::Hello,
+    stage::{Look, Stage},
+};
+
+/// What may take this long is broken.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long deliveries are waited for at the end.
+const LAST: Duration = Duration::from_secs(10);
+/// Clients that connect at the same time.
+const AT_ONCE: usize = 100;
+
+/// The shape of the load.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Load {
+    /// Rooms.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) rooms: usize,
+    /// Members of each, spread over the gateways.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) members: usize,
+    /// Movers that are on their way at the same time.
+    #[arg(long, default_value_t = 64)]
+    pub(crate) window: usize,
+    /// Instead: diffs a second, whatever comes of it.
+    #[arg(long, value_name = "DIFFS/S")]
+    pub(crate) rate: Option<f64>,
+    /// How long to measure.
+    #[arg(long, value_parser = seconds, default_value = "10", value_name = "SECONDS")]
+    pub(crate) seconds: Duration,
+    /// How long to warm up before.
+    #[arg(long, value_parser = seconds, default_value = "2", value_name = "SECONDS")]
+    pub(crate) warm_up: Duration,
+    /// Poll without a pause: costs a core, and takes the generator's own wait out of the times.
+    #[arg(long)]
+    pub(crate) spin: bool,
+}
+
+/// See [`crate::args`].
+#[derive(Debug, Args)]
+pub(crate) struct Fanout {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    manner: Manner,
+    #[command(flatten)]
+    load: Load,
+    /// Leave out the bare server.
+    #[arg(long)]
+    no_raw: bool,
+}
+
+/// See [`crate::args`].
+#[derive(Debug, Args)]
+pub(crate) struct Failover {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    manner: Manner,
+    #[command(flatten)]
+    load: Load,
+    /// The node of the own cluster to kill, half-way.
+    #[arg(long, default_value = "dispatcher-0")]
+    kill: String,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct FanoutResult {
+    rooms: usize,
+    members: usize,
+    encoding: Spoken,
+    polling: &'static str,
+    diffs_per_s: f64,
+    changes_per_s: f64,
+    lost: u64,
+    duplicated: u64,
+    /// States in place of diffs, to clients that did not keep up.
+    resyncs: u64,
+    diffs_per_frame: f64,
+    cpu_us_per_diff: f64,
+    cpu_us_per_frame: f64,
+    redis_cpu_us_per_change: f64,
+    latency_ms: Spread,
+    /// To the last member.
+    last_ms: Spread,
+    /// Cores that the generator took, and that nobody of us did.
+    generator_cpu: f64,
+    foreign_cpu: f64,
+    steal: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<RawResult>,
+    /// The longest time without any diff.
+    gap_ms: f64,
+}
+
+impl Fanout {
+    pub(crate) fn run(self) -> Result<()> {
+        let stage = Stage::set(&self.target)?;
+        let mut result = measure(&stage, &self.load, &self.manner, |_| Ok(()))?;
+        // Beside it the machine is to be as busy as it was: with nothing of the service.
+        drop(stage);
+        if !self.no_raw {
+            let diffs = result.diffs_per_frame.round().max(1.0) as usize;
+            result.raw = Some(raw::measure(&self.load, &self.manner, diffs)?);
+        }
+        report::print(self.manner.json, &result)
+    }
+}
+
+impl Failover {
+    pub(crate) fn run(self) -> Result<()> {
+        let stage = Stage::set(&self.target)?;
+        let kill = |stage: &Stage| stage.kill(&self.kill);
+        let result = measure(&stage, &self.load, &self.manner, kill)?;
+        report::print(self.manner.json, &result)
+    }
+}
+
+/// Sets members and movers up and lets them run; `half_way` is called once.
+pub(crate) fn measure(
+    stage: &Stage,
+    load: &Load,
+    manner: &Manner,
+    half_way: impl FnOnce(&Stage) -> Result<()>,
+) -> Result<FanoutResult> {
+    ensure!(
+        load.rooms > 0 && load.members > 0 && load.window > 0,
+        "nothing to do"
+    );
+    let mut engine = Engine::new(manner.encoding.encoding(), Waiting::Millisecond)?;
+    let mut fan = Fan::new(load)?;
+    fill(stage, load, &mut engine, &mut fan)?;
+    while !stage.is_settled()? {
+        engine.run_until(&mut fan, Duration::from_secs(1), |fan| fan.failed.is_some())?;
+        fan.check()?;
+    }
+    if load.spin {
+        engine.waits(Waiting::Spinning);
+    }
+    let mut driver = Driver::new(load);
+    driver.run(&mut engine, &mut fan, load.warm_up)?;
+    fan.measure();
+    let (begun, before) = (Instant::now(), stage.look());
+    driver.run(&mut engine, &mut fan, load.seconds / 2)?;
+    half_way(stage)?;
+    driver.run(&mut engine, &mut fan, load.seconds / 2)?;
+    let (took, after) = (begun.elapsed(), stage.look());
+    let counted = fan.stop();
+    engine.run_until(&mut fan, LAST, |fan| fan.is_quiet())?;
+    Ok(result(load, manner, took, &counted, &fan, &before, &after))
+}
+
+fn result(
+    load: &Load,
+    manner: &Manner,
+    took: Duration,
+    counted: &actor::Counts,
+    fan: &Fan,
+    before: &Look,
+    after: &Look,
+) -> FanoutResult {
+    let (took, spent) = (took.as_secs_f64(), after.since(before));
+    let diffs = counted.diffs.max(1) as f64;
+    let frames = counted.frames.max(1) as f64;
+    FanoutResult {
+        rooms: load.rooms,
+        members: load.members,
+        encoding: manner.encoding,
+        polling: if load.spin { "spinning" } else { "1 ms" },
+        diffs_per_s: counted.diffs as f64 / took,
+        changes_per_s: counted.changes as f64 / took,
+        lost: fan.missing(),
+        duplicated: fan.counts.duplicated,
+        resyncs: fan.counts.resyncs,
+        diffs_per_frame: diffs / frames,
+        cpu_us_per_diff: spent.service * 1e6 / diffs,
+        cpu_us_per_frame: spent.service * 1e6 / frames,
+        redis_cpu_us_per_change: spent.redis * 1e6 / counted.changes.max(1) as f64,
+        latency_ms: fan.latency.spread(),
+        last_ms: fan.last.spread(),
+        generator_cpu: spent.generator / took,
+        foreign_cpu: spent.foreign / took,
+        steal: spent.steal / took,
+        raw: None,
+        gap_ms: fan.gap.as_secs_f64() * 1000.0,
+    }
+}
+
+/// Connects everybody, and waits until all members know their room.
+fn fill(stage: &Stage, load: &Load, engine: &mut Engine, fan: &mut Fan) -> Result<()> {
+    let conn = conn_now();
+    let members = (0..load.rooms * load.members).map(|n| {
+        // Neighbours in a room are on different gateways.
+        let room = n / load.members;
+        (format!("m{n}"), Role::Member { room, place: n }, n)
+    });
+    let movers = (0..fan.movers.len()).map(|n| (format!("x{n}"), Role::Mover(n), n));
+    let all: Vec<_> = members.chain(movers).collect();
+    let bar = report::bar(all.len() as u64, "connecting");
+    for (user, role, n) in all {
+        let mut hello = Hello {
+            conn,
+            ..Hello::default()
+        };
+        if let Role::Member { room, .. } = &role {
+            hello.rooms = vec![room_name(*room)];
+            hello.watch = vec![format!("room:{}", room_name(*room))];
+        }
+        let id = engine.open(stage.server(n)?, &stage.token(&user), &hello)?;
+        fan.add(id, role);
+        bar.inc(1);
+        let few = |fan: &mut Fan| fan.connecting() < AT_ONCE || fan.failed.is_some();
+        ensure!(
+            engine.run_until(fan, PATIENCE, few)?,
+            "the server does not answer"
+        );
+        fan.check()?;
+    }
+    let ready = |fan: &mut Fan| fan.is_ready() || fan.failed.is_some();
+    ensure!(
+        engine.run_until(fan, PATIENCE, ready)?,
+        "not all sessions were opened"
+    );
+    bar.finish_and_clear();
+    fan.check()
+}
+
+pub(crate) fn room_name(room: usize) -> String {
+    format!("r{room}")
+}
+
+/// A connection number: the clock, as clients use.
+pub(crate) fn conn_now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Sends movers on their way.
+struct Driver {
+    /// Between two changes; `None` in a closed loop.
+    every: Option<Duration>,
+    next: Instant,
+    idle: VecDeque<usize>,
+}
+
+impl Driver {
+    fn new(load: &Load) -> Self {
+        let changes = load.rate.map(|rate| rate / load.members as f64);
+        Self {
+            every: changes.map(|changes| Duration::from_secs_f64(1.0 / changes.max(1e-3))),
+            next: Instant::now(),
+            idle: VecDeque::new(),
+        }
+    }
+
+    fn run(&mut self, engine: &mut Engine, fan: &mut Fan, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        self.next = self.next.max(Instant::now());
+        while Instant::now() < until {
+            self.idle.extend(fan.idle.drain(..));
+            self.go(engine, fan)?;
+            engine.turn(fan)?;
+            fan.check()?;
+        }
+        Ok(())
+    }
+
+    fn go(&mut self, engine: &mut Engine, fan: &mut Fan) -> Result<()> {
+        let now = Instant::now();
+        while let Some(mover) = self.idle.front().copied() {
+            if let Some(every) = self.every {
+                if self.next > now {
+                    return Ok(());
+                }
+                self.next += every;
+            }
+            self.idle.pop_front();
+            let (id, joins, room) = fan.go(mover).context("a mover is gone")?;
+            let (speech, room) = (engine.speech(), room_name(room));
+            let frame = if joins {
+                speech.join(&room)
+            } else {
+                speech.part(&room)
+            };
+            engine.send(id, &frame);
+        }
+        Ok(())
+    }
+}

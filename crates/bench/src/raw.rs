@@ -1,0 +1,208 @@
+//! The limit of the machine. A bare tokio server writes the same diffs to as many sockets, with as
+//! many lines in a frame as the service had, and does nothing else; and bare Redis carries small
+//! messages by sharded pub/sub.
+
+mod redis;
+mod server;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::SocketAddr,
+    process::{Child, ChildStdin, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use self::redis::RedisResult;
+pub(crate) use self::server::Server;
+use crate::{
+    args::{Manner, Spoken},
+    engine::{Actor, Engine, Id, Waiting},
+    fanout::Load,
+    report,
+    speech::{Heard, Hello, Line},
+    usage,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Frames of a room that are on their way at the same time.
+const DEPTH: usize = 2;
+
+/// See [`crate::args`].
+#[derive(Debug, Args)]
+pub(crate) struct Raw {
+    #[command(flatten)]
+    manner: Manner,
+    #[command(flatten)]
+    load: Load,
+    /// Lines in a frame.
+    #[arg(long, default_value_t = 1)]
+    diffs: usize,
+}
+
+/// What a bare server does.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct RawResult {
+    pub(crate) diffs_per_s: f64,
+    pub(crate) diffs_per_frame: usize,
+    pub(crate) cpu_us_per_diff: f64,
+    pub(crate) cpu_us_per_frame: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Both {
+    sockets: RawResult,
+    redis: RedisResult,
+}
+
+impl Raw {
+    pub(crate) fn run(self) -> Result<()> {
+        let sockets = measure(&self.load, &self.manner, self.diffs)?;
+        let redis = redis::measure(self.load.seconds)?;
+        report::print(self.manner.json, &Both { sockets, redis })
+    }
+}
+
+/// A bare server and the clients of one load.
+pub(crate) fn measure(load: &Load, manner: &Manner, diffs: usize) -> Result<RawResult> {
+    let mut server = Bare::start(load, manner.encoding, diffs)?;
+    let mut engine = Engine::new(manner.encoding.encoding(), Waiting::Millisecond)?;
+    let mut rooms = Rooms {
+        opened: 0,
+        failed: None,
+        lines: vec![0; load.rooms],
+        sent: vec![0; load.rooms],
+        lines_per_frame: load.members * diffs,
+        all: 0,
+    };
+    for n in 0..load.rooms * load.members {
+        engine.open(server.address, "", &Hello::default())?;
+        let few = |rooms: &mut Rooms| rooms.opened + 100 > n || rooms.failed.is_some();
+        ensure!(
+            engine.run_until(&mut rooms, PATIENCE, few)?,
+            "the bare server hangs"
+        );
+    }
+    let all = load.rooms * load.members;
+    ensure!(
+        engine.run_until(&mut rooms, PATIENCE, |rooms| rooms.opened == all)?,
+        "the bare server hangs: {:?}",
+        rooms.failed
+    );
+    if load.spin {
+        engine.waits(Waiting::Spinning);
+    }
+    server.run(&mut engine, &mut rooms, load.warm_up)?;
+    let (before, begun, lines) = (usage::of(&[server.child.id()]), Instant::now(), rooms.all);
+    server.run(&mut engine, &mut rooms, load.seconds)?;
+    let (after, took) = (usage::of(&[server.child.id()]), begun.elapsed());
+    let lines = (rooms.all - lines) as f64;
+    let cpu_us_per_diff = (after.cpu - before.cpu).as_secs_f64() * 1e6 / lines.max(1.0);
+    Ok(RawResult {
+        diffs_per_s: lines / took.as_secs_f64(),
+        diffs_per_frame: diffs,
+        cpu_us_per_diff,
+        cpu_us_per_frame: cpu_us_per_diff * diffs as f64,
+    })
+}
+
+/// The bare server as a process.
+struct Bare {
+    child: Child,
+    /// Each line is a room to write to.
+    orders: ChildStdin,
+    address: SocketAddr,
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // It ends with its orders; nobody is left to hear that it would not.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Bare {
+    fn start(load: &Load, spoken: Spoken, diffs: usize) -> Result<Self> {
+        let binary = std::env::current_exe().context("where this binary is")?;
+        let encoding = match spoken {
+            Spoken::Json => "json",
+            Spoken::Protobuf => "protobuf",
+        };
+        let mut child = Command::new(binary)
+            .args(["bench", "raw-server", "--encoding", encoding])
+            .args(["--members", &load.members.to_string()])
+            .args(["--diffs", &diffs.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start the bare server")?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().context("no output")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        Ok(Self {
+            orders: child.stdin.take().context("no input")?,
+            address: line.trim().parse().context("the bare server's address")?,
+            child,
+        })
+    }
+
+    fn run(&mut self, engine: &mut Engine, rooms: &mut Rooms, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            let mut orders = String::new();
+            for room in 0..rooms.sent.len() {
+                while rooms.sent[room] < rooms.done(room) + DEPTH {
+                    rooms.sent[room] += 1;
+                    orders.push_str(&room.to_string());
+                    orders.push('\n');
+                }
+            }
+            self.orders.write_all(orders.as_bytes())?;
+            engine.turn(rooms)?;
+            ensure!(rooms.failed.is_none(), "the bare server hung up");
+        }
+        Ok(())
+    }
+}
+
+/// What the clients of a bare server have heard.
+struct Rooms {
+    opened: usize,
+    failed: Option<String>,
+    lines: Vec<usize>,
+    sent: Vec<usize>,
+    lines_per_frame: usize,
+    all: u64,
+}
+
+impl Rooms {
+    /// Frames that all of a room have.
+    fn done(&self, room: usize) -> usize {
+        self.lines[room] / self.lines_per_frame
+    }
+}
+
+impl Actor for Rooms {
+    fn opened(&mut self, _: Id, _: Duration) {
+        self.opened += 1;
+    }
+
+    fn line(&mut self, _: Id, line: Line<'_>, _: Instant) {
+        let Line::Join(user) = line else { return };
+        let room = user.strip_prefix('x').and_then(|n| n.parse::<usize>().ok());
+        if let Some(lines) = room.and_then(|room| self.lines.get_mut(room)) {
+            *lines += 1;
+            self.all += 1;
+        }
+    }
+
+    fn heard(&mut self, _: Id, _: Heard, _: Instant) {}
+
+    fn closed(&mut self, _: Id, why: String) {
+        self.failed = Some(why);
+    }
+}

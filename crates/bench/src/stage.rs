@@ -1,0 +1,225 @@
+//! The service that is measured: one that runs, or a cluster that is started for it.
+
+use std::{net::SocketAddr, time::Duration};
+
+use adsum_tests::{
+    ClusterOptions, EtcdCluster, Node, NodeOptions, RedisCluster, TestDir, eventually,
+};
+use anyhow::{Context, Result, ensure};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    args::Target,
+    usage::{self, Machine, Usage},
+};
+
+/// What is measured.
+pub(crate) struct Stage {
+    pub(crate) servers: Vec<SocketAddr>,
+    tenant: String,
+    /// Processes of the service: of gateways, of the others, of Redis, and what stands beside.
+    pub(crate) gateways: Vec<u32>,
+    others: Vec<u32>,
+    redis: Vec<u32>,
+    beside: Vec<u32>,
+    cluster: Option<Local>,
+}
+
+/// A cluster on this machine; it ends with this.
+struct Local {
+    nodes: Vec<Node>,
+    _redis: RedisCluster,
+    _etcd: EtcdCluster,
+    _logs: TestDir,
+    // Last: what is above ends on it.
+    runtime: Runtime,
+}
+
+impl Stage {
+    pub(crate) fn set(target: &Target) -> Result<Self> {
+        if target.cluster {
+            return Self::start(target);
+        }
+        Ok(Self {
+            servers: target.server.clone(),
+            tenant: target.tenant.clone(),
+            gateways: target.pid.clone(),
+            others: Vec::new(),
+            redis: target.redis_pid.clone(),
+            beside: Vec::new(),
+            cluster: None,
+        })
+    }
+
+    fn start(target: &Target) -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let (nodes, redis, etcd, logs) = runtime.block_on(start(target))?;
+        let pids = |role: &str| -> Vec<u32> {
+            let of_role = nodes.iter().filter(|node| node.name().starts_with(role));
+            of_role.filter_map(|node| node.process().pid()).collect()
+        };
+        let redis_pids = redis.nodes().iter().filter_map(|node| node.process().pid());
+        let etcd_pids = etcd
+            .members()
+            .iter()
+            .filter_map(|member| member.process().pid());
+        Ok(Self {
+            servers: nodes
+                .iter()
+                .filter(|node| node.name().starts_with("gateway"))
+                .map(Node::public)
+                .collect(),
+            tenant: target.tenant.clone(),
+            gateways: pids("gateway"),
+            others: pids("dispatcher"),
+            redis: redis_pids.collect(),
+            beside: etcd_pids.collect(),
+            cluster: Some(Local {
+                nodes,
+                _redis: redis,
+                _etcd: etcd,
+                _logs: logs,
+                runtime,
+            }),
+        })
+    }
+
+    /// A token of a user.
+    pub(crate) fn token(&self, user: &str) -> String {
+        format!("dev:{}:{user}", self.tenant)
+    }
+
+    /// The server of the n-th client.
+    pub(crate) fn server(&self, n: usize) -> Result<SocketAddr> {
+        let count = self.servers.len().max(1);
+        self.servers.get(n % count).copied().context("no server")
+    }
+
+    /// Kills a node of the own cluster by its name, and says which process that was.
+    pub(crate) fn kill(&self, name: &str) -> Result<()> {
+        let cluster = self.cluster.as_ref().context("only with --cluster")?;
+        let node = cluster.nodes.iter().find(|node| node.name() == name);
+        let names: Vec<_> = cluster.nodes.iter().map(Node::name).collect();
+        let node = node.with_context(|| format!("{name} is none of {}", names.join(", ")))?;
+        node.process().kill()
+    }
+
+    /// Whether leaves are told already. A shard that has just begun waits until all who may be
+    /// there had time to say so.
+    pub(crate) fn is_settled(&self) -> Result<bool> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(true);
+        };
+        let dispatchers = cluster
+            .nodes
+            .iter()
+            .filter(|n| n.name().starts_with("dispatcher"));
+        for node in dispatchers {
+            let shards = cluster.runtime.block_on(node.shards())?;
+            let mut shards = shards.as_object().into_iter().flatten();
+            if shards.any(|(_, shard)| shard["log"]["settling"] != false) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A look at what everything has spent until now.
+    pub(crate) fn look(&self) -> Look {
+        Look {
+            gateways: usage::of(&self.gateways),
+            others: usage::of(&self.others),
+            redis: usage::of(&self.redis),
+            beside: usage::of(&self.beside),
+            own: usage::own(),
+            machine: Machine::now(),
+        }
+    }
+}
+
+/// What everything has spent until a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Look {
+    pub(crate) gateways: Usage,
+    others: Usage,
+    redis: Usage,
+    beside: Usage,
+    own: Usage,
+    machine: Machine,
+}
+
+/// What everything has spent between two looks, in seconds of one core.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spent {
+    pub(crate) service: f64,
+    pub(crate) redis: f64,
+    pub(crate) generator: f64,
+    /// By nobody of us.
+    pub(crate) foreign: f64,
+    /// Taken away from the machine by others on the same iron.
+    pub(crate) steal: f64,
+}
+
+impl Look {
+    pub(crate) fn since(&self, before: &Self) -> Spent {
+        let part = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(before)).as_secs_f64();
+        let service = part(|look| look.gateways.cpu) + part(|look| look.others.cpu);
+        let redis = part(|look| look.redis.cpu);
+        let generator = part(|look| look.own.cpu);
+        let known = service + redis + generator + part(|look| look.beside.cpu);
+        Spent {
+            service,
+            redis,
+            generator,
+            foreign: (part(|look| look.machine.busy) - known).max(0.0),
+            steal: part(|look| look.machine.steal),
+        }
+    }
+}
+
+async fn start(target: &Target) -> Result<(Vec<Node>, RedisCluster, EtcdCluster, TestDir)> {
+    let options = ClusterOptions {
+        // The machine is full on purpose: nobody is dead who is only late.
+        node_timeout: Duration::from_secs(15),
+        ..ClusterOptions::default()
+    };
+    let (redis, etcd) = tokio::try_join!(RedisCluster::start_with(options), EtcdCluster::start(3))?;
+    let logs = TestDir::new("bench")?;
+    let binary = std::env::current_exe().context("where this binary is")?;
+    let dispatchers = (0..target.dispatchers).map(|n| ("dispatcher", "dispatcher,reaper", n));
+    let gateways = (0..target.gateways).map(|n| ("gateway", "gateway", n));
+    let mut nodes = Vec::new();
+    for (name, roles, n) in dispatchers.chain(gateways) {
+        let mut options = NodeOptions {
+            settings: Vec::new(),
+            ..NodeOptions::fast(&binary, &format!("{name}-{n}"), roles)
+        };
+        options = options
+            .in_cluster(&redis.urls(), &etcd.endpoints())
+            .with("CLUSTER__SHARDS", target.shards)
+            // A few clients do the work of many.
+            .with("LIMITS__MESSAGES_PER_SECOND", 100_000)
+            .with("LIMITS__MESSAGE_BURST", 100_000);
+        for set in &target.set {
+            let (key, value) = set.split_once('=').context("--set takes KEY=VALUE")?;
+            options = options.with(key, value);
+        }
+        nodes.push(Node::start(logs.path(), &options).await?);
+    }
+    eventually("every gateway is fed", Duration::from_secs(60), || async {
+        for gateway in nodes.iter().filter(|n| n.name().starts_with("gateway")) {
+            let ready = gateway.readyz().await?;
+            ensure!(
+                ready["gateway"]["stale_shards"] == 0,
+                "{} waits",
+                gateway.name()
+            );
+        }
+        Ok(())
+    })
+    .await?;
+    Ok((nodes, redis, etcd, logs))
+}
