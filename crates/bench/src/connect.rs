@@ -17,7 +17,7 @@ use crate::{
     worker::{Done, Order, Part},
 };
 
-/// See [`crate::args`].
+/// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Connect {
     #[command(flatten)]

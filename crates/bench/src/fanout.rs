@@ -56,7 +56,7 @@ pub(crate) struct Load {
     pub(crate) spin: bool,
 }
 
-/// See [`crate::args`].
+/// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Fanout {
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(crate) struct Fanout {
     no_raw: bool,
 }
 
-/// See [`crate::args`].
+/// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Failover {
     #[command(flatten)]

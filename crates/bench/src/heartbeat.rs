@@ -23,7 +23,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// See [`crate::args`].
+/// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Heartbeat {
     #[command(flatten)]

@@ -1,9 +1,9 @@
 //! `adsum bench`: what a service can do, measured from outside by clients that cost little.
 //!
-//! - [`engine`], [`wire`], [`speech`]: thousands of WebSocket clients on one thread.
-//! - [`stage`]: the service that is measured: one that runs, or a cluster of its own.
-//! - [`usage`]: what processes and the machine spend.
-//! - one module per measurement: [`connect`], [`fanout`], [`heartbeat`], [`snapshot`], [`raw`].
+//! - `engine`, `wire`, `speech`: thousands of WebSocket clients on one thread.
+//! - `stage`: the service that is measured: one that runs, or a cluster of its own.
+//! - `usage`: what processes and the machine spend.
+//! - one module per measurement: `connect`, `fanout`, `heartbeat`, `snapshot`, `raw`.
 
 mod args;
 mod connect;

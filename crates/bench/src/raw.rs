@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Frames of a room that are on their way at the same time.
 const DEPTH: usize = 2;
 
-/// See [`crate::args`].
+/// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Raw {
     #[command(flatten)]

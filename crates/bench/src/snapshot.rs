@@ -17,7 +17,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// See [`crate::args`].
+/// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Snapshot {
     #[command(flatten)]

@@ -71,6 +71,8 @@ struct Inner {
     answers: usize,
     entries: usize,
     words: VecDeque<Word>,
+    /// The echo of the last ping.
+    pong: Option<Bytes>,
     close: Option<Close>,
     closed: bool,
 }
@@ -101,6 +103,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) frames: Vec<Bytes>,
+    pub(crate) pong: Option<Bytes>,
     /// Topics whose state is to be fetched: see [`Watched::restate`].
     pub(crate) dirty: Vec<(Arc<dyn Watched>, u64)>,
     /// After the frames, the connection is closed for this reason.
@@ -135,6 +138,12 @@ impl Outbox {
             inner.queue.push_back(Out::Answer(bytes));
         }
         drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// The echo of a ping. Of several that wait the last is enough.
+    pub(crate) fn pong(&self, payload: Bytes) {
+        self.lock().pong = Some(payload);
         self.ready.notify_one();
     }
 
@@ -272,7 +281,7 @@ impl Outbox {
         loop {
             {
                 let inner = self.lock();
-                if !inner.queue.is_empty() || inner.close.is_some() {
+                if !inner.queue.is_empty() || inner.close.is_some() || inner.pong.is_some() {
                     return;
                 }
             }
@@ -285,6 +294,7 @@ impl Outbox {
         let mut batch = Batch::default();
         let mut bytes = 0;
         let mut inner = self.lock();
+        batch.pong = inner.pong.take();
         while bytes < BATCH_BYTES
             && let Some(out) = inner.queue.pop_front()
         {

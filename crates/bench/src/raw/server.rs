@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::args::Spoken;
 
-/// See [`crate::args`].
+/// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Server {
     #[arg(long, value_enum)]

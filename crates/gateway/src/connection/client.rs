@@ -33,8 +33,16 @@ const TOO_FAST: u32 = 200;
 pub(super) enum End {
     /// The client is gone without a word.
     Broken,
+    /// The client closes the connection, which says nothing of its presence.
+    Goodbye,
     /// We close it.
     Close(Close),
+}
+
+/// What became of something that came in.
+enum Taken {
+    Done(Option<End>),
+    Frame(ClientFrame),
 }
 
 /// What a connection is once its hello was taken.
@@ -110,7 +118,12 @@ impl Client {
         loop {
             let end = tokio::select! {
                 received = source.next() => match received {
-                    Some(received) => self.receive(received).await,
+                    Some(received) => match self.receive(received) {
+                        Taken::Done(end) => end,
+                        // On the heap, for as long as it takes: most of the time a connection
+                        // is idle, and all of them together must be small.
+                        Taken::Frame(frame) => Box::pin(self.take(frame)).await,
+                    },
                     None => Some(End::Broken),
                 },
                 word = outbox.next_word() => self.hear(word),
@@ -146,16 +159,35 @@ impl Client {
         settings
     }
 
-    async fn receive(&mut self, received: Received) -> Option<End> {
+    /// Takes what came in; what has to wait for something is handed back.
+    fn receive(&mut self, received: Received) -> Taken {
+        match self.read(received) {
+            Ok(Some(frame)) if frame.is_beat() && self.session.is_some() => {
+                self.answer(frame.r#ref, ServerBody::Ack);
+                Taken::Done(None)
+            }
+            Ok(Some(frame)) => Taken::Frame(frame),
+            Ok(None) => Taken::Done(None),
+            Err(end) => Taken::Done(end),
+        }
+    }
+
+    /// The frame that came in, if it is one and may come; whether it ends the connection if not.
+    fn read(&mut self, received: Received) -> Result<Option<ClientFrame>, Option<End>> {
         self.heard = Instant::now();
         let settings = self.settings();
         let frame = match received {
-            Received::Alive => return None,
-            Received::WrongType => return Some(End::Close(Close::WrongType)),
+            Received::Alive => return Ok(None),
+            Received::Ping(payload) => {
+                self.outbox.pong(payload);
+                return Ok(None);
+            }
+            Received::Goodbye => return Err(Some(End::Goodbye)),
+            Received::WrongType => return Err(Some(End::Close(Close::WrongType))),
             Received::TooLarge => {
                 let limit = settings.limits.frame_bytes;
                 let message = format!("the frame is too large: at most {limit} bytes are allowed");
-                return self.refuse(None, &EdgeError::new(Code::FrameTooLarge, message));
+                return Err(self.refuse(None, &EdgeError::new(Code::FrameTooLarge, message)));
             }
             Received::Bytes(bytes) => self.outbox.encoding().decode(bytes, &settings.frame),
             Received::Message(message) => protobuf::from_client(*message, &settings.frame),
@@ -168,15 +200,15 @@ impl Client {
             self.too_fast += 1;
             let end = self.refuse(r#ref, &error.into());
             let regardless = self.too_fast > TOO_FAST;
-            return end.or(regardless.then_some(End::Close(Close::TooMany)));
+            return Err(end.or(regardless.then_some(End::Close(Close::TooMany))));
         }
         self.too_fast = self.too_fast.saturating_sub(1);
         match frame {
             Ok(frame) => {
                 self.bad_frames = 0;
-                self.take(frame).await
+                Ok(Some(frame))
             }
-            Err(error) => self.bad_frame(&error),
+            Err(error) => Err(self.bad_frame(&error)),
         }
     }
 

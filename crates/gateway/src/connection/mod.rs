@@ -30,6 +30,10 @@ pub(crate) enum Received {
     Message(Box<v1::ClientFrame>),
     /// A sign of life that is no frame.
     Alive,
+    /// The same, and it is to be echoed.
+    Ping(Bytes),
+    /// The client closes the connection.
+    Goodbye,
     /// Text where there must be bytes, or the other way round.
     WrongType,
     /// A frame that was too large to be read.
@@ -47,8 +51,12 @@ pub(crate) trait Source: Send {
 
 /// Where frames go.
 pub(crate) trait Sink: Send {
-    /// Writes them all; `false` when the client is gone.
-    fn write(&mut self, frames: Vec<Bytes>) -> impl Future<Output = bool> + Send;
+    /// Writes them all, and before them the echo of a ping; `false` when the client is gone.
+    fn write(
+        &mut self,
+        frames: Vec<Bytes>,
+        pong: Option<Bytes>,
+    ) -> impl Future<Output = bool> + Send;
 
     /// Ends the connection, and says why.
     fn close(&mut self, close: Close) -> impl Future<Output = ()> + Send;
@@ -88,7 +96,13 @@ pub(crate) async fn run(
             () = &mut writer => End::Broken,
         };
         client.over(end);
-        if let End::Close(close) = end {
+        let goodbye = match end {
+            End::Broken => None,
+            // An answer is part of a clean end, even if nobody said that it leaves.
+            End::Goodbye => Some(Close::Left),
+            End::Close(close) => Some(close),
+        };
+        if let Some(close) = goodbye {
             outbox.close(close);
             // Who does not read the goodbye does not get it.
             let goodbye = async {
@@ -111,7 +125,8 @@ pub(crate) async fn write(outbox: &Outbox, sink: &mut impl Sink) {
     loop {
         outbox.wait().await;
         let batch = outbox.take();
-        if !batch.frames.is_empty() && !sink.write(batch.frames).await {
+        let something = !batch.frames.is_empty() || batch.pong.is_some();
+        if something && !sink.write(batch.frames, batch.pong).await {
             return;
         }
         for (topic, watcher) in batch.dirty {

@@ -113,7 +113,7 @@ impl Source for Incoming {
 struct Outgoing(mpsc::Sender<Result<WireFrame, Status>>);
 
 impl Sink for Outgoing {
-    async fn write(&mut self, frames: Vec<Bytes>) -> bool {
+    async fn write(&mut self, frames: Vec<Bytes>, _: Option<Bytes>) -> bool {
         for frame in frames {
             if self.0.send(Ok(WireFrame::encoded(frame))).await.is_err() {
                 return false;

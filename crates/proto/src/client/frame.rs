@@ -24,6 +24,14 @@ pub struct ClientFrame {
     pub body: ClientBody,
 }
 
+impl ClientFrame {
+    /// Whether it says nothing but that the client is there.
+    #[must_use]
+    pub fn is_beat(&self) -> bool {
+        matches!(self.body, ClientBody::Heartbeat)
+    }
+}
+
 /// What a client says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientBody {
