@@ -50,7 +50,17 @@ chaos: test-deps ## break a real cluster under load: SEED=…, MINUTES=20, CLIEN
 		$(if $(CLIENTS),--clients $(CLIENTS)) $(if $(JSON),--json) \
 		--report $(or $(REPORT),docs/reliability)
 
-bench: bench-store ## all measurements, the short way
+# A few minutes of each, one after another: they share the machine with what they measure.
+BENCH := $(CARGO_TARGET_DIR)/measure/adsum bench
+bench: test-deps bench-store ## all measurements, the short way; JSON=1 for one JSON object each
+	@$(CARGO) build --quiet --profile measure -p adsum
+	$(BENCH) connect --cluster --gateways 1 --sessions 19000 $(if $(JSON),--json)
+	$(BENCH) fanout --cluster --rooms 1 --members 1000 --window 128 $(if $(JSON),--json)
+	$(BENCH) fanout --cluster --rooms 100 --members 100 --window 400 $(if $(JSON),--json)
+	$(BENCH) fanout --cluster --rooms 100 --members 100 --rate 25000 --no-raw $(if $(JSON),--json)
+	$(BENCH) heartbeat --cluster $(if $(JSON),--json)
+	$(BENCH) snapshot --cluster $(if $(JSON),--json)
+	$(BENCH) failover --cluster --dispatchers 2 --rate 25000 $(if $(JSON),--json)
 
 bench-store: test-deps ## cost of heartbeats, opens and memory in one real Redis; JSON=1 for one JSON object
 	@$(CARGO) run --quiet --profile measure -p adsum-store --example bench_store
