@@ -263,10 +263,11 @@ impl Raw {
         }
         let topics = vec![topic];
         send(gateway_frame::Frame::Add(Add { topics })).await?;
-        // A small window: what waits shall wait at the dispatcher, not in the network.
+        // A small window: what waits shall wait at the dispatcher, not in the network. That of the
+        // connection is larger, as a gateway's is: the library counts small frames against it.
         let endpoint = Endpoint::from_shared(format!("http://{}", node.feed()))?
             .initial_stream_window_size(1 << 16)
-            .initial_connection_window_size(1 << 16);
+            .initial_connection_window_size(1 << 19);
         let mut client = FeedClient::new(endpoint.connect().await?);
         let requests = tokio_stream::wrappers::ReceiverStream::new(inbox);
         let frames = client.attach(requests).await?.into_inner();

@@ -58,6 +58,10 @@ impl Grpc {
     }
 }
 
+/// What may be under way to a client that does not read. The connection's window is eight times
+/// that: the library gives up a connection on which many small frames wait, by the size of it.
+const WINDOW: u32 = 1 << 18;
+
 /// A channel on exactly one connection: when that breaks, coming back is the driver's business.
 async fn channel(route: &Route) -> Result<Channel, Incoming> {
     let stream = stream::connect(route).await.map_err(unreached)?;
@@ -74,6 +78,8 @@ async fn channel(route: &Route) -> Result<Channel, Incoming> {
     tonic::transport::Endpoint::from_shared(plain)
         .map_err(broken)?
         .origin(origin.parse().map_err(broken)?)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(8 * WINDOW)
         .connect_with_connector(connector)
         .await
         .map_err(broken)

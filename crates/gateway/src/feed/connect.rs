@@ -18,7 +18,10 @@ pub type Connector =
 /// Noticed when a host goes without a word; a dead shard is noticed by its missing marks.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 /// What may be under way to a gateway that does not read.
-const WINDOW: u32 = 1 << 20;
+const WINDOW: u32 = 1 << 19;
+/// The library gives a connection up when small frames wait unread whose overhead is half of this;
+/// eight times the stream's window is more than they can add up to.
+const CONNECTION_WINDOW: u32 = 8 * WINDOW;
 
 fn tuned(endpoint: Endpoint) -> Endpoint {
     endpoint
@@ -26,7 +29,7 @@ fn tuned(endpoint: Endpoint) -> Endpoint {
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true)
         .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .tcp_nodelay(true)
 }
 
