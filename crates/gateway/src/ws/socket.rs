@@ -14,7 +14,7 @@ use adsum_proto::client::{Close, Encoding};
 use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tungstenite::{
     Error, Message,
     protocol::{Role, WebSocketConfig, WebSocketContext},
@@ -47,6 +47,7 @@ pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Inc
         reader,
         frames: WebSocketContext::new(Role::Server, Some(config)),
         binary,
+        lost: false,
     };
     let opcode = if binary { BINARY } else { TEXT };
     (incoming, Outgoing { writer, opcode })
@@ -57,13 +58,20 @@ pub(super) struct Incoming {
     reader: ReadHalf<Io>,
     frames: WebSocketContext,
     binary: bool,
+    /// Nobody knows any more where a frame begins.
+    lost: bool,
 }
 
 impl Source for Incoming {
     const RESETS: bool = true;
 
     async fn next(&mut self) -> Option<Received> {
+        if self.lost {
+            self.drain().await;
+            return None;
+        }
         let message = poll_fn(|cx| self.poll_message(cx)).await;
+        self.lost = message.is_err();
         Some(match message {
             Ok(Message::Text(text)) if !self.binary => Received::Bytes(text.into()),
             Ok(Message::Binary(bytes)) if self.binary => Received::Bytes(bytes),
@@ -78,6 +86,13 @@ impl Source for Incoming {
 }
 
 impl Incoming {
+    /// Takes what still comes until the client hangs up, and throws it away.
+    async fn drain(&mut self) {
+        // On the heap: rarely needed, and the room for it would be kept for every connection.
+        let mut rest = vec![0; READ_BUFFER];
+        while matches!(self.reader.read(&mut rest).await, Ok(count) if count > 0) {}
+    }
+
     fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Error>> {
         let Self { reader, frames, .. } = self;
         match frames.read(&mut Ear { reader, cx }) {
