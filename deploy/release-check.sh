@@ -20,6 +20,11 @@ while read -r from; do
     grep -qxF -e "!$top" -e "!${top%%/*}" .dockerignore || fail ".dockerignore leaves out $from"
 done < <(awk '$1 == "COPY" && $2 !~ /^--from/ {for (i = 2; i < NF; i++) if ($i != ".") print $i}' deploy/Dockerfile)
 
+# And so does every part of the workspace: cargo reads the manifests of all.
+while read -r member; do
+    grep -qxF "!${member%%/*}" .dockerignore || fail ".dockerignore leaves out $member"
+done < <(sed -n '/^members = \[/,/^]/s/^ *"\(.*\)",$/\1/p' Cargo.toml)
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 scripts/deps.sh build
