@@ -415,40 +415,39 @@ pub trait Store: Send + Sync + 'static {
     /// A new, higher fence.
     async fn claim(&self, shard: Shard) -> Result<Answer<Fence>>;
 
-    /// Closes what is overdue, at most `limit` sessions; trims tombstones and last seen.
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>>;
-
-    /// The same, and what it closes says where that came from, for those who measure. A store may
-    /// leave that out.
+    /// Closes what is overdue, at most `limit` sessions; trims tombstones and last seen. What it
+    /// closes says where that came from.
     async fn sweep_from(
         &self,
         shard: Shard,
         fence: Fence,
         limit: usize,
-        _origin: Origin,
-    ) -> Result<Answer<Swept>> {
-        self.sweep(shard, fence, limit).await
+        origin: Option<Origin>,
+    ) -> Result<Answer<Swept>>;
+
+    /// The same, from nowhere in particular.
+    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
+        self.sweep_from(shard, fence, limit, None).await
     }
 
     /// Writes one preference under a version chosen by the caller, once per operation, above
-    /// the one it knows.
-    async fn prefer(
-        &self,
-        user: &UserKey,
-        preference: Preference,
-        version: u64,
-    ) -> Result<Answer<Preferred>>;
-
-    /// The same, and the change says where it came from, for those who measure. A store may leave
-    /// that out.
+    /// the one it knows. The change says where it came from.
     async fn prefer_from(
         &self,
         user: &UserKey,
         preference: Preference,
         version: u64,
-        _origin: Origin,
+        origin: Option<Origin>,
+    ) -> Result<Answer<Preferred>>;
+
+    /// The same, from nowhere in particular.
+    async fn prefer(
+        &self,
+        user: &UserKey,
+        preference: Preference,
+        version: u64,
     ) -> Result<Answer<Preferred>> {
-        self.prefer(user, preference, version).await
+        self.prefer_from(user, preference, version, None).await
     }
 
     /// A user's list of contacts with its version.

@@ -152,7 +152,7 @@ impl Sweeper {
         let span = trace::root("sweep", SpanKind::Internal);
         let origin = trace::origin(span.as_ref());
         let sweep = async {
-            let call = (shared.store).sweep_from(self.shard, fence, limit, origin);
+            let call = (shared.store).sweep_from(self.shard, fence, limit, Some(origin));
             let call = shared.store(call);
             tokio::pin!(call);
             tokio::select! {

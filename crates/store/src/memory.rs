@@ -314,29 +314,16 @@ impl Store for MemoryStore {
         self.write(shard, |shard, call| shard.claim(call))
     }
 
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
-        self.write(shard, |shard, call| shard.sweep(call, fence, limit))
-    }
-
     async fn sweep_from(
         &self,
         shard: Shard,
         fence: Fence,
         limit: usize,
-        origin: Origin,
+        origin: Option<Origin>,
     ) -> Result<Answer<Swept>> {
-        self.write_from(shard, Some(&origin), |shard, call| {
+        self.write_from(shard, origin.as_ref(), |shard, call| {
             shard.sweep(call, fence, limit)
         })
-    }
-
-    async fn prefer(
-        &self,
-        user: &UserKey,
-        preference: Preference,
-        version: u64,
-    ) -> Result<Answer<Preferred>> {
-        self.write_preference(user, &preference, version, None)
     }
 
     async fn prefer_from(
@@ -344,9 +331,9 @@ impl Store for MemoryStore {
         user: &UserKey,
         preference: Preference,
         version: u64,
-        origin: Origin,
+        origin: Option<Origin>,
     ) -> Result<Answer<Preferred>> {
-        self.write_preference(user, &preference, version, Some(&origin))
+        self.write_preference(user, &preference, version, origin.as_ref())
     }
 
     async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>> {

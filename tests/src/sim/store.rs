@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use adsum_core::{
-    DeviceId, Incarnation, Preference, SessionKey, UserId, UserKey,
+    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
@@ -194,25 +194,34 @@ impl Store for SimStore {
         self.net.call(self.process, None, step).await
     }
 
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
+    async fn sweep_from(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        origin: Option<Origin>,
+    ) -> Result<Answer<Swept>> {
         let step = || {
-            let answer = now(self.inner.sweep(shard, fence, limit));
+            let answer = now(self.inner.sweep_from(shard, fence, limit, origin));
             self.swept(shard, fence, &answer);
             answer
         };
         self.net.call(self.process, None, step).await
     }
 
-    async fn prefer(
+    async fn prefer_from(
         &self,
         user: &UserKey,
         preference: Preference,
         version: u64,
+        origin: Option<Origin>,
     ) -> Result<Answer<Preferred>> {
-        let (inner, owner, again) = (self.inner.clone(), user.clone(), preference.clone());
-        let copy: Copy = Box::new(move || drop(now(inner.prefer(&owner, again, version))));
+        let (inner, owner) = (self.inner.clone(), user.clone());
+        let (again, cause) = (preference.clone(), origin.clone());
+        let copy: Copy =
+            Box::new(move || drop(now(inner.prefer_from(&owner, again, version, cause))));
         let step = || {
-            let answer = now(self.inner.prefer(user, preference, version));
+            let answer = now(self.inner.prefer_from(user, preference, version, origin));
             // It waits for a replica, so neither it nor anything before it can be lost.
             self.net.wrote(self.shard_of(user), true);
             answer

@@ -10,7 +10,7 @@ use adsum_core::store::{
     Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
     Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
 };
-use adsum_core::{DeviceId, Incarnation, NodeId, Preference, SessionKey, UserId, UserKey};
+use adsum_core::{DeviceId, Incarnation, NodeId, Origin, Preference, SessionKey, UserId, UserKey};
 use adsum_store::MemoryStore;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -61,12 +61,18 @@ impl Store for SpyStore {
         self.inner.claim(shard).await
     }
 
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
+    async fn sweep_from(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        origin: Option<Origin>,
+    ) -> Result<Answer<Swept>> {
         let mut held_up = self.held_up.subscribe();
         let _ = held_up.wait_for(|held_up| *held_up != Some(shard)).await;
         self.hear()?;
         // The store in memory never waits, so nobody can get between the sweep and the note.
-        let answer = self.inner.sweep(shard, fence, limit).await?;
+        let answer = self.inner.sweep_from(shard, fence, limit, origin).await?;
         let closed = match answer.value {
             Swept::Ok { closed, .. } => Some(closed),
             Swept::Refused => None,
@@ -124,8 +130,14 @@ impl Store for SpyStore {
     ) -> Result<Vec<SessionKey>> {
         self.inner.held(shard, holder, after, limit).await
     }
-    async fn prefer(&self, user: &UserKey, what: Preference, v: u64) -> Result<Answer<Preferred>> {
-        self.inner.prefer(user, what, v).await
+    async fn prefer_from(
+        &self,
+        user: &UserKey,
+        what: Preference,
+        v: u64,
+        origin: Option<Origin>,
+    ) -> Result<Answer<Preferred>> {
+        self.inner.prefer_from(user, what, v, origin).await
     }
     async fn contacts(&self, user: &UserKey) -> Result<Option<(u64, Vec<UserId>)>> {
         self.inner.contacts(user).await

@@ -409,11 +409,15 @@ pub async fn sweeps_and_preferences_carry_their_origin(labs: &dyn Labs) {
         traceparent: Some(parent.clone()),
     };
     let fence = kit.claim().await;
-    let swept = kit.store.sweep_from(S, fence, 10, origin(1)).await.unwrap();
+    let swept = kit
+        .store
+        .sweep_from(S, fence, 10, Some(origin(1)))
+        .await
+        .unwrap();
     assert!(matches!(swept.value, Swept::Ok { closed: 1, .. }));
     let busy = Preference::Status(Some(Manual::Busy));
     let ann = user("ann");
-    let prefer = kit.store.prefer_from(&ann, busy, 7, origin(2));
+    let prefer = kit.store.prefer_from(&ann, busy, 7, Some(origin(2)));
     assert!(matches!(prefer.await.unwrap().value, Preferred::Ok(_)));
     let log = kit.log().await.into_iter();
     let origins: Vec<_> = log

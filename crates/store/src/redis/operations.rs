@@ -214,28 +214,14 @@ impl Store for RedisStore {
         reply.answer(fence)
     }
 
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
-        self.run_sweep(shard, fence, limit, None).await
-    }
-
     async fn sweep_from(
         &self,
         shard: Shard,
         fence: Fence,
         limit: usize,
-        origin: Origin,
+        origin: Option<Origin>,
     ) -> Result<Answer<Swept>> {
-        self.run_sweep(shard, fence, limit, Some(&origin)).await
-    }
-
-    async fn prefer(
-        &self,
-        user: &UserKey,
-        preference: Preference,
-        version: u64,
-    ) -> Result<Answer<Preferred>> {
-        self.write_preference(user, &preference, version, None)
-            .await
+        self.run_sweep(shard, fence, limit, origin.as_ref()).await
     }
 
     async fn prefer_from(
@@ -243,9 +229,9 @@ impl Store for RedisStore {
         user: &UserKey,
         preference: Preference,
         version: u64,
-        origin: Origin,
+        origin: Option<Origin>,
     ) -> Result<Answer<Preferred>> {
-        self.write_preference(user, &preference, version, Some(&origin))
+        self.write_preference(user, &preference, version, origin.as_ref())
             .await
     }
 

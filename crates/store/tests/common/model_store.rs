@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use adsum_core::{
-    Conn, DeviceId, Incarnation, Invalid, Preference, SessionKey, UserId, UserKey,
+    Conn, DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey,
     ring::ShardRing,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
@@ -286,15 +286,23 @@ impl Store for ModelStore {
         self.write(shard, |s, c| s.claim(c))
     }
 
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
+    // The model knows what is true, not where it came from.
+    async fn sweep_from(
+        &self,
+        shard: Shard,
+        fence: Fence,
+        limit: usize,
+        _origin: Option<Origin>,
+    ) -> Result<Answer<Swept>> {
         self.write(shard, |s, c| s.sweep(c, fence, limit))
     }
 
-    async fn prefer(
+    async fn prefer_from(
         &self,
         user: &UserKey,
         preference: Preference,
         version: u64,
+        _origin: Option<Origin>,
     ) -> Result<Answer<Preferred>> {
         if version == 0 || version > Conn::MAX {
             return Err(StoreError::Refused(

@@ -105,28 +105,14 @@ impl Store for Recorded {
         self.record(self.store.claim(shard)).await
     }
 
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
-        self.record(self.store.sweep(shard, fence, limit)).await
-    }
-
     async fn sweep_from(
         &self,
         shard: Shard,
         fence: Fence,
         limit: usize,
-        origin: Origin,
+        origin: Option<Origin>,
     ) -> Result<Answer<Swept>> {
         self.record(self.store.sweep_from(shard, fence, limit, origin))
-            .await
-    }
-
-    async fn prefer(
-        &self,
-        user: &UserKey,
-        preference: Preference,
-        version: u64,
-    ) -> Result<Answer<Preferred>> {
-        self.record(self.store.prefer(user, preference, version))
             .await
     }
 
@@ -135,7 +121,7 @@ impl Store for Recorded {
         user: &UserKey,
         preference: Preference,
         version: u64,
-        origin: Origin,
+        origin: Option<Origin>,
     ) -> Result<Answer<Preferred>> {
         self.record(self.store.prefer_from(user, preference, version, origin))
             .await

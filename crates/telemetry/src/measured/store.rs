@@ -234,34 +234,27 @@ impl Store for MeasuredStore {
         self.measure(Operation::Claim, Some(shard), call).await
     }
 
-    async fn sweep(&self, shard: Shard, fence: Fence, limit: usize) -> Result<Answer<Swept>> {
-        let call = self.store.sweep(shard, fence, limit);
-        self.measure(Operation::Sweep, Some(shard), call).await
-    }
-
     async fn sweep_from(
         &self,
         shard: Shard,
         fence: Fence,
         limit: usize,
-        origin: Origin,
+        origin: Option<Origin>,
     ) -> Result<Answer<Swept>> {
         let call = self.store.sweep_from(shard, fence, limit, origin);
         self.measure(Operation::Sweep, Some(shard), call).await
     }
 
-    async fn prefer(
+    async fn prefer_from(
         &self,
         user: &UserKey,
         preference: Preference,
         version: u64,
+        mut origin: Option<Origin>,
     ) -> Result<Answer<Preferred>> {
         let shard = self.shard_of(user);
-        let mut origin = None;
         let commit = self.commit(Operation::Prefer, shard, &mut origin);
-        let call = self
-            .store
-            .prefer_from(user, preference, version, origin.unwrap_or_default());
+        let call = self.store.prefer_from(user, preference, version, origin);
         let answer = self.measure(Operation::Prefer, Some(shard), call).await;
         commit.end(&answer, |a| matches!(a.value, Preferred::Ok(_)));
         answer

@@ -12,8 +12,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::{
-    Compression, LogExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
-    WithTonicConfig as _,
+    Compression, LogExporter, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
 };
 use opentelemetry_sdk::{
     Resource,
@@ -66,33 +65,47 @@ impl Exporters {
         }
     }
 
+    /// An exporter over gRPC, whatever it exports.
+    fn grpc<B>(&self, builder: B, target: &Target) -> Result<B, BadSetting>
+    where
+        B: WithTonicConfig + WithExportConfig,
+    {
+        let builder = builder
+            .with_channel(channel(target, &self.trusted)?)
+            .with_metadata(metadata(target)?)
+            .with_timeout(target.timeout);
+        Ok(match target.gzip {
+            true => WithTonicConfig::with_compression(builder, Compression::Gzip),
+            false => builder,
+        })
+    }
+
+    /// The same over HTTP.
+    fn http<B>(&self, builder: B, target: &Target) -> Result<B, BadSetting>
+    where
+        B: WithHttpConfig + WithExportConfig,
+    {
+        let http = Http::new(target, &self.trusted, self.runtime.clone())?;
+        let builder = builder
+            .with_http_client(http)
+            .with_headers(headers(target))
+            .with_endpoint(&target.url)
+            .with_timeout(target.timeout);
+        Ok(match target.gzip {
+            true => WithHttpConfig::with_compression(builder, Compression::Gzip),
+            false => builder,
+        })
+    }
+
     pub(crate) fn spans(&self, target: &Target) -> Result<BatchSpanProcessor, BadSetting> {
         let bad = |error: opentelemetry_otlp::ExporterBuildError| BadSetting(error.to_string());
         let exporter = match target.protocol {
-            Protocol::Grpc => {
-                let builder = SpanExporter::builder()
-                    .with_tonic()
-                    .with_channel(channel(target, &self.trusted)?)
-                    .with_metadata(metadata(target)?)
-                    .with_timeout(target.timeout);
-                match target.gzip {
-                    true => builder.with_compression(Compression::Gzip).build(),
-                    false => builder.build(),
-                }
-            }
-            Protocol::Http => {
-                let http = Http::new(target, &self.trusted, self.runtime.clone())?;
-                let builder = SpanExporter::builder()
-                    .with_http()
-                    .with_http_client(http)
-                    .with_headers(headers(target))
-                    .with_endpoint(&target.url)
-                    .with_timeout(target.timeout);
-                match target.gzip {
-                    true => builder.with_compression(Compression::Gzip).build(),
-                    false => builder.build(),
-                }
-            }
+            Protocol::Grpc => self
+                .grpc(SpanExporter::builder().with_tonic(), target)?
+                .build(),
+            Protocol::Http => self
+                .http(SpanExporter::builder().with_http(), target)?
+                .build(),
         };
         let guard = Guard::new(exporter.map_err(bad)?, self.runtime.clone(), Signal::Traces);
         let mut processor = BatchSpanProcessor::builder(guard).build();
@@ -103,30 +116,12 @@ impl Exporters {
     pub(crate) fn logs(&self, target: &Target) -> Result<SdkLoggerProvider, BadSetting> {
         let bad = |error: opentelemetry_otlp::ExporterBuildError| BadSetting(error.to_string());
         let exporter = match target.protocol {
-            Protocol::Grpc => {
-                let builder = LogExporter::builder()
-                    .with_tonic()
-                    .with_channel(channel(target, &self.trusted)?)
-                    .with_metadata(metadata(target)?)
-                    .with_timeout(target.timeout);
-                match target.gzip {
-                    true => builder.with_compression(Compression::Gzip).build(),
-                    false => builder.build(),
-                }
-            }
-            Protocol::Http => {
-                let http = Http::new(target, &self.trusted, self.runtime.clone())?;
-                let builder = LogExporter::builder()
-                    .with_http()
-                    .with_http_client(http)
-                    .with_headers(headers(target))
-                    .with_endpoint(&target.url)
-                    .with_timeout(target.timeout);
-                match target.gzip {
-                    true => builder.with_compression(Compression::Gzip).build(),
-                    false => builder.build(),
-                }
-            }
+            Protocol::Grpc => self
+                .grpc(LogExporter::builder().with_tonic(), target)?
+                .build(),
+            Protocol::Http => self
+                .http(LogExporter::builder().with_http(), target)?
+                .build(),
         };
         let guard = Guard::new(exporter.map_err(bad)?, self.runtime.clone(), Signal::Logs);
         Ok(SdkLoggerProvider::builder()
