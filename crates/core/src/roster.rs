@@ -220,8 +220,8 @@ impl Roster {
     }
 
     /// Takes a shard's part whole. A settled one is the truth as of `at`: whoever is missing is
-    /// absent. One that settles adds those who are lacking, and brings what changed in its epoch:
-    /// the rest of it may have lost what is known here.
+    /// absent. One that settles adds those who are lacking, and brings what changed later than what
+    /// is known here: the rest of it may have lost that.
     pub fn take_part(
         &mut self,
         shard: Shard,
@@ -251,19 +251,16 @@ impl Roster {
             self.gone(shard, &user, (None, 0, at), now, pending);
         }
         for (item, version) in part {
-            let lacking = !self.members.contains_key(&item.user);
             // The part itself is the newest word on those it names: only a remembered absence
-            // can outrank one of them.
-            let outranked = self
-                .absent
-                .get(&item.user)
-                .is_some_and(|a| version <= a.version);
-            let newer = self
-                .members
-                .get(&item.user)
-                .is_none_or(|m| version > m.version);
-            let certain = !settling || item.v.epoch == at.epoch;
-            if !outranked && (lacking || (certain && newer)) {
+            // can outrank one of them. While it settles, each is as new as its last change.
+            let word = if settling { item.v } else { version };
+            let absent = self.absent.get(&item.user);
+            let outranked = absent.is_some_and(|a| word <= a.version);
+            let newer = self.members.get(&item.user).is_none_or(|m| {
+                let changed = !settling || item.v > m.item.v;
+                changed && version > m.version
+            });
+            if !outranked && newer {
                 self.here(shard, item, version, pending);
             }
         }

@@ -108,17 +108,18 @@ impl Hold {
 
     /// The answer to a renewal.
     pub fn renewed(&mut self, answer: Result<Answer<Renewed>>, now: u64) -> Vec<Action> {
-        let Some(renewing) = self.renewing.take() else {
-            return Vec::new();
-        };
         let answer = match answer {
             Ok(answer) => answer,
             Err(_) => {
+                self.renewing = None;
                 self.failed();
                 return Vec::new();
             }
         };
         self.answered(answer.epoch, now);
+        let Some(renewing) = self.renewing.take() else {
+            return Vec::new();
+        };
         self.renewed_at = now;
         if renewing.incarnation == self.incarnation {
             match answer.value {
@@ -159,7 +160,7 @@ impl Hold {
 
     /// The shard answered: notes its epoch and its health.
     fn answered(&mut self, epoch: u64, now: u64) {
-        if self.failures > 1 {
+        if self.doubtful(now) {
             self.calm_at = now + self.times.calm_ms;
         }
         self.failures = 0;

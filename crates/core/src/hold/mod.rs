@@ -89,6 +89,8 @@ pub struct Hold {
     ending: BTreeSet<(u64, SessionKey)>,
     renew_at: u64,
     renewing: Option<Renewing>,
+    /// When it was last looked what is due.
+    ticked_at: u64,
     failures: u32,
     calm_at: u64,
     renewed_at: u64,
@@ -103,6 +105,7 @@ pub struct Hold {
 
 #[derive(Debug)]
 struct Renewing {
+    sent_at: u64,
     incarnation: Incarnation,
     operations: u64,
     quiet: bool,
@@ -131,6 +134,7 @@ impl Hold {
             ending: BTreeSet::new(),
             renew_at: now,
             renewing: None,
+            ticked_at: now,
             failures: 0,
             calm_at: now,
             renewed_at: now,
@@ -326,9 +330,11 @@ impl Hold {
     /// What is due. To be called at [`next`](Self::next).
     pub fn tick(&mut self, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.ticked_at = now;
         if self.drain.is_none() && self.renewing.is_none() && now >= self.renew_at {
             self.renew_at = now + self.times.renew_ms;
             self.renewing = Some(Renewing {
+                sent_at: now,
                 incarnation: self.incarnation.clone(),
                 operations: self.operations,
                 quiet: self.quiet(),
@@ -367,14 +373,23 @@ impl Hold {
             self.retry_at
         };
         let end = match self.ending.first() {
-            Some((at, _)) if self.failures <= 1 => (*at).max(self.calm_at),
+            // In doubt the next answer is waited for.
+            Some((at, _)) if !self.doubtful(self.ticked_at) => (*at).max(self.calm_at),
             _ => u64::MAX,
         };
         renew.min(retry).min(end)
     }
 
     fn calm(&self, now: u64) -> bool {
-        self.failures <= 1 && now >= self.calm_at
+        !self.doubtful(now) && now >= self.calm_at
+    }
+
+    /// Whether the shard does not answer: with errors, or not at all. A call may take seconds
+    /// before it fails, and one that hung and was answered in the end is no error.
+    fn doubtful(&self, now: u64) -> bool {
+        let patience = self.times.renew_ms / 2;
+        let silent = |r: &Renewing| now > r.sent_at + patience;
+        self.failures > 1 || self.renewing.as_ref().is_some_and(silent)
     }
 
     fn current(&mut self, key: &SessionKey, conn: Conn) -> Option<&mut Held> {

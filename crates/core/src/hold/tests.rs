@@ -222,6 +222,25 @@ fn closes_wait_while_the_shard_does_not_answer_and_a_while_after() {
 }
 
 #[test]
+fn a_shard_that_hangs_is_in_doubt_although_nothing_fails() {
+    let mut hold = with_sessions(1);
+    hold.end(&key(0), conn(10), Reason::Disconnect, 8_000);
+    hold.tick(5000);
+    assert_eq!(hold.next(), 8_000);
+    assert!(
+        closes(&hold.tick(8_000)).is_empty(),
+        "a renewal has hung for three seconds"
+    );
+    assert_eq!(hold.next(), u64::MAX, "the answer is waited for");
+    hold.renewed(ok(1, Renewed::Ok { held: 1 }), 9_000);
+    assert!(
+        closes(&hold.tick(18_999)).is_empty(),
+        "whoever reconnected elsewhere comes first"
+    );
+    assert_eq!(closes(&hold.tick(19_000)).len(), 1);
+}
+
+#[test]
 fn a_goodbye_does_not_wait() {
     let mut hold = with_sessions(1);
     for at in [5000, 10_000] {

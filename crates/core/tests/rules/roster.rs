@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::common::{Step, Truth, room, step};
 use adsum_core::{
-    Diff, Digest, Item, Pending, Presence, Roster, Status, TenantId, Topic, TopicState, UserId,
-    Version, View, Visibility,
+    Diff, Digest, Item, Pending, Presence, Reason, Roster, Status, TenantId, Topic, TopicState,
+    UserId, Version, View, Visibility,
 };
 use proptest::prelude::*;
 
@@ -295,7 +295,7 @@ fn a_part_that_settles_adds_and_never_removes() {
 }
 
 #[test]
-fn a_part_that_settles_brings_what_changed_in_its_epoch_and_nothing_older() {
+fn a_part_that_settles_brings_what_changed_later_and_nothing_older() {
     let mut roster = Roster::new(ABSENT_MS);
     let mut pending = Pending::default();
     let at = |seq| Version::new(1, seq);
@@ -309,6 +309,27 @@ fn a_part_that_settles_brings_what_changed_in_its_epoch_and_nothing_older() {
     roster.take_part(0, part, settling, true, 0, &mut pending);
     let since: Vec<_> = roster.members().map(|item| item.since).collect();
     assert!(since.contains(&5) && since.contains(&7), "{since:?}");
+}
+
+#[test]
+fn whoever_was_cut_off_learns_of_the_old_epoch_while_the_new_one_settles() {
+    let mut roster = Roster::new(ABSENT_MS);
+    let mut pending = Pending::default();
+    let at = |seq| Version::new(1, seq);
+    let known = vec![(item("ann", 5), at(5)), (item("bob", 6), at(6))];
+    roster.take_part(0, known, at(6), false, 0, &mut pending);
+    let gone = Presence::Absent {
+        reason: Some(Reason::Leave),
+        last_seen: 7,
+    };
+    let bob = UserId::new("bob").unwrap();
+    roster.take(0, &bob, gone, at(7), 0, &mut pending);
+    // Ann changed in the old epoch, unseen here. Bob's goodbye was lost with the old master.
+    let settling = Version::new(2, 8);
+    let part = vec![(item("ann", 9), settling), (item("bob", 6), settling)];
+    roster.take_part(0, part, settling, true, 0, &mut pending);
+    let since: Vec<_> = roster.members().map(|item| item.since).collect();
+    assert_eq!(since, [9]);
 }
 
 #[test]
