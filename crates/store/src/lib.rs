@@ -5,6 +5,7 @@
 pub mod conformance;
 mod keys;
 mod memory;
+mod numbers;
 mod options;
 mod redis;
 

@@ -23,7 +23,7 @@ use std::{
 };
 
 use adsum_core::{
-    Conn, DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, Stamp, UserId, UserKey,
+    DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey,
     ring::ShardRing,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
@@ -34,7 +34,10 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use self::{cell::Cell, shard::Call};
-use crate::{Hooks, Options};
+use crate::{
+    Hooks, Options,
+    numbers::{check_stamp, check_version},
+};
 
 /// Beyond this the random part of a new epoch does not go.
 const NONCES: u64 = 1024;
@@ -163,11 +166,7 @@ impl MemoryStore {
         version: u64,
         origin: Option<&Origin>,
     ) -> Result<Answer<Preferred>> {
-        if version == 0 || version > Conn::MAX {
-            return Err(StoreError::Refused(
-                "a version is between 1 and 2^53 - 1".into(),
-            ));
-        }
+        check_version(version)?;
         let limit = self.options.limits.contacts;
         match preference {
             Preference::Contacts(list) if list.len() > limit => {
@@ -183,14 +182,6 @@ impl MemoryStore {
             shard.prefer(call, user, preference, version)
         })
     }
-}
-
-/// Numbers are exact up to here in all stores: Lua compares them too.
-fn check_stamp(stamp: Stamp) -> Result<()> {
-    if stamp.rev > Conn::MAX {
-        return Err(StoreError::Refused("a rev is at most 2^53 - 1".into()));
-    }
-    Ok(())
 }
 
 fn fresh(data: &Data) -> Vec<AtomicU64> {

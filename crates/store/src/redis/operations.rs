@@ -1,7 +1,7 @@
 //! The store's contract: each operation becomes one script call on its shard.
 
 use adsum_core::{
-    Conn, DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, codec,
+    DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, codec,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
@@ -10,12 +10,8 @@ use adsum_core::{
 use async_trait::async_trait;
 use futures::{future::try_join_all, stream::BoxStream};
 
-use super::{
-    RedisStore,
-    answers::bytes,
-    run::{check_stamp, conn_of},
-    scripts::SCRIPTS,
-};
+use super::{RedisStore, answers::bytes, run::conn_of, scripts::SCRIPTS};
+use crate::numbers::{check_stamp, check_version};
 
 #[async_trait]
 impl Store for RedisStore {
@@ -296,11 +292,7 @@ impl RedisStore {
         version: u64,
         origin: Option<&Origin>,
     ) -> Result<Answer<Preferred>> {
-        if version == 0 || version > Conn::MAX {
-            return Err(StoreError::Refused(
-                "a version is between 1 and 2^53 - 1".into(),
-            ));
-        }
+        check_version(version)?;
         let shard = self.shard_of(user);
         let args = self.args(shard)?.text(user.encode());
         // The number is the setting's place in the record.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use adsum_core::{
-    Conn, Limits, Stamp, codec,
+    Conn, Limits, codec,
     store::{Answer, Result, Shard, StoreError, Touch, Touched},
 };
 
@@ -114,12 +114,4 @@ impl RedisStore {
 
 pub(super) fn conn_of(number: u64) -> Result<Conn> {
     Conn::new(number).map_err(|_| StoreError::Corrupt("a connection that is none".into()))
-}
-
-/// Lua counts exactly up to here, and so must every number that it compares.
-pub(super) fn check_stamp(stamp: Stamp) -> Result<()> {
-    if stamp.rev > Conn::MAX {
-        return Err(StoreError::Refused("a rev is at most 2^53 - 1".into()));
-    }
-    Ok(())
 }
