@@ -1,8 +1,9 @@
 //! One device of one user: what it reports, who holds it, and the numbers that order its
 //! operations.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
+use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{Incarnation, Invalid, RoomId};
@@ -162,8 +163,8 @@ pub struct Membership {
     pub meta: Option<Meta>,
 }
 
-/// The rooms of a session, by id.
-pub type Rooms = BTreeMap<RoomId, Membership>;
+/// The rooms of a session, by id. Mostly one or two: a sorted list is a tenth of a tree.
+pub type Rooms = LiteMap<RoomId, Membership>;
 
 /// All that a device says of itself: sent whole with every operation, so that any of them can
 /// open the session again.

@@ -173,7 +173,7 @@ fn key(n: u64) -> Result<SessionKey> {
 fn state(n: u64) -> Result<State> {
     let room = RoomId::new(format!("room-{}", n % 100))?;
     Ok(State {
-        rooms: [(room, Membership::default())].into(),
+        rooms: [(room, Membership::default())].into_iter().collect(),
         ..State::default()
     })
 }

@@ -700,7 +700,7 @@ async fn step(n: u64, rng: &mut SmallRng, lab: &Lab, memory: &MemoryStore) -> Re
     if rng.random_bool(0.3) {
         state.activity = Activity::Away;
     }
-    if let Some(stay) = state.rooms.values_mut().next() {
+    if let Some(stay) = state.rooms.iter_mut().map(|(_, stay)| stay).next() {
         stay.since = [0, START - 7, START + 900_000_000][rng.random_range(0..3)];
     }
     let redis = &lab.store;

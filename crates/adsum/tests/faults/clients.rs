@@ -124,7 +124,7 @@ pub(crate) fn state(number: u64) -> State {
 pub(crate) fn alike(stored: &State, said: &State) -> bool {
     let timeless = |state: &State| {
         let mut state = state.clone();
-        state.rooms.values_mut().for_each(|stay| stay.since = 0);
+        state.rooms.iter_mut().for_each(|(_, stay)| stay.since = 0);
         state
     };
     timeless(stored) == timeless(said)

@@ -100,7 +100,9 @@ pub(crate) fn session_in(room: &RoomId) -> Session {
         },
         opened_at: 1,
         state: State {
-            rooms: [(room.clone(), Membership::default())].into(),
+            rooms: [(room.clone(), Membership::default())]
+                .into_iter()
+                .collect(),
             ..State::default()
         },
     }
@@ -175,7 +177,7 @@ impl Truth {
                 if person.sessions.is_empty() {
                     self.people.remove(&owner);
                 }
-                let rooms_before = old.state.rooms.into_keys().collect();
+                let rooms_before = old.state.rooms.keys().cloned().collect();
                 let reason = Some(Reason::ALL[*reason]);
                 Event::Session {
                     owner,

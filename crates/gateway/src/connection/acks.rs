@@ -42,7 +42,12 @@ impl Acks {
     pub(super) fn recorded(&mut self, state: &State) -> Vec<Option<Ref>> {
         let done = self.0.iter().rposition(|w| same(&w.state, state));
         let done = done.map_or(0, |last| last + 1);
-        self.0.drain(..done).map(|w| w.r#ref).collect()
+        let done = self.0.drain(..done).map(|w| w.r#ref).collect();
+        // Most of the time nothing waits, and then it keeps no room.
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
+        done
     }
 
     /// Those who have waited long enough: what they ask for is taken, and will be written as

@@ -1,7 +1,7 @@
 //! The loop of a connection: frames, words of the store, and times. A beat costs a store of the
 //! clock and an answer: timers are set anew only when they ring.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use adsum_core::{Conn, Reason, SessionKey, State, Topic, hold::Word};
 use adsum_proto::client::{
@@ -9,6 +9,7 @@ use adsum_proto::client::{
     frame::{ClientFrame, ServerBody, ServerFrame},
     protobuf,
 };
+use litemap::LiteMap;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Door, Received, Source, acks::Acks};
@@ -52,7 +53,7 @@ pub(super) struct Session {
     pub(super) conn: Conn,
     pub(super) caller: Caller,
     pub(super) state: State,
-    pub(super) watches: HashMap<Topic, Subscription>,
+    pub(super) watches: LiteMap<Topic, Subscription>,
     pub(super) acks: Acks,
     /// The client was told that its token ends.
     pub(super) warned: bool,
@@ -236,6 +237,8 @@ impl Client {
     pub(super) fn begin(&mut self, session: Session) {
         self.rate.retune(&session.caller.settings.limits);
         self.session = Some(session);
+        // Of use on the way in only, and not small.
+        (self.door.token, self.door.trace) = (None, None);
         self.hurry = true;
     }
 

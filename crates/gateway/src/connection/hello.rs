@@ -1,13 +1,12 @@
 //! The way in: who comes, whether they may, and what their session is to be.
 
-use std::collections::HashMap;
-
 use adsum_core::{Conn, DeviceId, SessionKey, Topic, UserKey, hold::Word};
 use adsum_proto::client::{
     Close, Code, Patch,
     frame::{ClientBody, ClientFrame, Hello, ServerBody, Welcome},
 };
 use adsum_telemetry::trace::{self, origin};
+use litemap::LiteMap;
 use tokio::time::timeout;
 
 use super::client::{Client, End, Session};
@@ -75,7 +74,7 @@ impl Client {
             key: SessionKey::new(UserKey::new(tenant, user), device),
             conn,
             state: hello.state(),
-            watches: HashMap::new(),
+            watches: LiteMap::new(),
             acks: Default::default(),
             warned: false,
             ended: false,

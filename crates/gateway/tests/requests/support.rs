@@ -218,7 +218,7 @@ impl World {
             },
             state: State {
                 kind: Kind::new("web").unwrap(),
-                rooms: rooms.into(),
+                rooms: rooms.into_iter().collect(),
                 ..State::default()
             },
             opened_at: 0,

@@ -314,8 +314,8 @@ pub async fn limits_are_checked_before_anything_is_written(labs: &dyn Labs) {
     let mut in_room = state(&["r"]);
     in_room
         .rooms
-        .values_mut()
-        .for_each(|stay| stay.meta = long());
+        .iter_mut()
+        .for_each(|(_, stay)| stay.meta = long());
     let mut own = state(&[]);
     own.meta = long();
     for (bad, wanted) in [

@@ -212,8 +212,8 @@ pub async fn a_known_session_keeps_its_times(labs: &dyn Labs) {
     moved
         .state
         .rooms
-        .values_mut()
-        .for_each(|stay| stay.since = 5);
+        .iter_mut()
+        .for_each(|(_, stay)| stay.since = 5);
     assert!(!committed(&kit.store.open(moved).await.unwrap().value));
     kit.touch("ann/phone", (1, 1), 1000).await;
     let person = kit.read("ann").await.person.unwrap();
@@ -252,8 +252,8 @@ pub async fn a_given_time_counts_only_where_none_is_known(labs: &dyn Labs) {
         op.opened_at = given;
         op.state
             .rooms
-            .values_mut()
-            .for_each(|stay| stay.since = given);
+            .iter_mut()
+            .for_each(|(_, stay)| stay.since = given);
         let Opened::Ok { session, .. } = kit.store.open(op).await.unwrap().value else {
             panic!("it opens");
         };
