@@ -24,7 +24,7 @@ use crate::{
     holder::{Ending, Holder, HolderConfig, Tell},
     hub::{Hub, HubConfig},
     limits::Counters,
-    outbox::{Bounds, Outbox},
+    outbox::{Bounds, Direct, Outbox},
     registry::Registry,
 };
 
@@ -279,9 +279,14 @@ impl Edge {
         (body, Duration::from_millis(after_ms))
     }
 
-    /// An empty outbox.
-    pub(crate) fn outbox(&self, encoding: Encoding) -> Arc<Outbox> {
-        Outbox::new(encoding, self.bounds(), Arc::clone(&self.0.outbox_peak))
+    /// An empty outbox, of a connection that can be written to directly or not.
+    pub(crate) fn outbox(
+        &self,
+        encoding: Encoding,
+        direct: Option<Box<dyn Direct>>,
+    ) -> Arc<Outbox> {
+        let peak = Arc::clone(&self.0.outbox_peak);
+        Outbox::new(encoding, self.bounds(), peak, direct)
     }
 
     fn bounds(&self) -> Bounds {

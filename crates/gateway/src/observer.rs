@@ -58,7 +58,7 @@ impl Observer {
         let identity = &caller.identity;
         let (tenant, user) = (&identity.tenant, identity.user.as_ref());
         let admission = edge.counters().admit(tenant, user, limits)?;
-        let outbox = edge.outbox(encoding);
+        let outbox = edge.outbox(encoding, None);
         let begin = |watch: Watch| {
             let asked = Asked {
                 mode: watch.mode,
@@ -101,8 +101,8 @@ impl Observer {
             for (topic, watcher) in batch.dirty {
                 topic.restate(watcher);
             }
-            if !batch.frames.is_empty() {
-                return Some(Told::Frames(batch.frames));
+            if !batch.writes.frames.is_empty() {
+                return Some(Told::Frames(batch.writes.frames));
             }
             if let Some(close) = batch.close {
                 self.over = true;

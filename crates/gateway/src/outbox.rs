@@ -43,6 +43,14 @@ pub(crate) trait Watched: fmt::Debug + Send + Sync {
     fn restate(&self, watcher: u64);
 }
 
+/// Where a frame may go at once when nothing waits before it. That saves waking the task of the
+/// connection, which costs as much as the write itself.
+pub(crate) trait Direct: fmt::Debug + Send + Sync {
+    /// Writes as much of a frame as can be without waiting; answers the rest, as it has to follow
+    /// before anything else.
+    fn write(&self, frame: &Bytes) -> Option<Bytes>;
+}
+
 /// Bounds of an outbox.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -65,8 +73,15 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Without it, everything is queued.
+    direct: Option<Box<dyn Direct>>,
+    /// What was taken is being written: what comes now has to wait.
+    writing: bool,
+    /// The rest of a frame that was written in part.
+    rest: Option<Bytes>,
     queue: VecDeque<Out>,
-    topics: HashMap<SlotId, Waiting>,
+    /// A client watches few: looked through, not hashed.
+    topics: Vec<(SlotId, Waiting)>,
     next_slot: SlotId,
     answers: usize,
     entries: usize,
@@ -99,11 +114,26 @@ struct Waiting {
     dirty: bool,
 }
 
-/// What is to be written now.
+/// What a connection has to write, in this order.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    /// The rest of a frame, which has no head of its own.
+    pub(crate) rest: Option<Bytes>,
+    /// The echo of a ping.
+    pub(crate) pong: Option<Bytes>,
+    pub(crate) frames: Vec<Bytes>,
+}
+
+impl Writes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_none() && self.pong.is_none() && self.frames.is_empty()
+    }
+}
+
+/// What is to be done now.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(crate) frames: Vec<Bytes>,
-    pub(crate) pong: Option<Bytes>,
+    pub(crate) writes: Writes,
     /// Topics whose state is to be fetched: see [`Watched::restate`].
     pub(crate) dirty: Vec<(Arc<dyn Watched>, u64)>,
     /// After the frames, the connection is closed for this reason.
@@ -111,11 +141,20 @@ pub(crate) struct Batch {
 }
 
 impl Outbox {
-    pub(crate) fn new(encoding: Encoding, bounds: Bounds, peak: Arc<AtomicUsize>) -> Arc<Self> {
+    pub(crate) fn new(
+        encoding: Encoding,
+        bounds: Bounds,
+        peak: Arc<AtomicUsize>,
+        direct: Option<Box<dyn Direct>>,
+    ) -> Arc<Self> {
+        let inner = Inner {
+            direct,
+            ..Inner::default()
+        };
         Arc::new(Self {
             encoding,
             bounds,
-            inner: Mutex::default(),
+            inner: Mutex::new(inner),
             ready: Notify::new(),
             mail: Notify::new(),
             peak,
@@ -134,11 +173,24 @@ impl Outbox {
     pub(crate) fn answer(&self, frame: &ServerFrame) {
         let bytes = self.encoding.encode(frame);
         let mut inner = self.lock();
+        if inner.is_idle() {
+            return self.direct(inner, &bytes);
+        }
         if inner.close.is_none() && inner.owe(self.bounds.answers) {
             inner.queue.push_back(Out::Answer(bytes));
         }
         drop(inner);
         self.ready.notify_one();
+    }
+
+    /// Writes at once: nothing waits before it.
+    fn direct(&self, mut inner: MutexGuard<'_, Inner>, frame: &Bytes) {
+        let rest = inner.direct.as_ref().and_then(|direct| direct.write(frame));
+        if rest.is_some() {
+            inner.rest = rest;
+            drop(inner);
+            self.ready.notify_one();
+        }
     }
 
     /// The echo of a ping. Of several that wait the last is enough.
@@ -171,7 +223,7 @@ impl Outbox {
     /// Waits for the next word.
     pub(crate) async fn next_word(&self) -> Word {
         loop {
-            if let Some(word) = self.lock().words.pop_front() {
+            if let Some(word) = pop(&mut self.lock().words) {
                 return word;
             }
             self.mail.notified().await;
@@ -194,14 +246,15 @@ impl Outbox {
             dirty: false,
         };
         if !inner.closed {
-            inner.topics.insert(slot, waiting);
+            inner.topics.push((slot, waiting));
         }
         slot
     }
 
     pub(crate) fn remove(&self, slot: SlotId) {
         let mut inner = self.lock();
-        if let Some(waiting) = inner.topics.remove(&slot) {
+        if let Some(at) = inner.topics.iter().position(|(s, _)| *s == slot) {
+            let (_, waiting) = inner.topics.swap_remove(at);
             inner.entries -= waiting.entries;
         }
     }
@@ -215,7 +268,7 @@ impl Outbox {
         known: bool,
     ) {
         let mut inner = self.lock();
-        let Some(waiting) = inner.topics.get_mut(&slot) else {
+        let Some(waiting) = waiting(&mut inner.topics, slot) else {
             return;
         };
         let dropped = waiting.clear();
@@ -237,11 +290,12 @@ impl Outbox {
         self.ready.notify_one();
     }
 
-    /// A diff of a topic. Answers how many entries wait now.
-    pub(crate) fn tell(&self, slot: SlotId, delivery: Arc<Delivery>) -> usize {
+    /// A diff of a topic, written at once if nothing waits and it is so wished. Answers how many
+    /// entries wait now.
+    pub(crate) fn tell(&self, slot: SlotId, delivery: Arc<Delivery>, at_once: bool) -> usize {
         let mut inner = self.lock();
         let total = inner.entries;
-        let Some(waiting) = inner.topics.get_mut(&slot) else {
+        let Some(waiting) = waiting(&mut inner.topics, slot) else {
             return 0;
         };
         if waiting.dirty {
@@ -268,23 +322,26 @@ impl Outbox {
         if inner.entries > self.peak.load(Relaxed) {
             self.peak.fetch_max(inner.entries, Relaxed);
         }
-        if let Some(turn) = turn {
-            inner.queue.push_back(Out::Turn(slot, turn));
-            drop(inner);
-            self.ready.notify_one();
+        let Some(turn) = turn else {
+            return depth;
+        };
+        if at_once && !too_much && inner.is_idle() {
+            let frame = inner.turn(slot, turn, self.encoding, &mut Vec::new());
+            if let Some(frame) = frame {
+                self.direct(inner, &frame);
+            }
+            return depth;
         }
+        inner.queue.push_back(Out::Turn(slot, turn));
+        drop(inner);
+        self.ready.notify_one();
         depth
     }
 
-    /// Waits until there is something to write.
+    /// Waits until there is something to write. What was taken before has been written.
     pub(crate) async fn wait(&self) {
-        loop {
-            {
-                let inner = self.lock();
-                if !inner.queue.is_empty() || inner.close.is_some() || inner.pong.is_some() {
-                    return;
-                }
-            }
+        self.lock().writing = false;
+        while self.lock().is_empty() {
             self.ready.notified().await;
         }
     }
@@ -294,9 +351,10 @@ impl Outbox {
         let mut batch = Batch::default();
         let mut bytes = 0;
         let mut inner = self.lock();
-        batch.pong = inner.pong.take();
+        batch.writes.rest = inner.rest.take();
+        batch.writes.pong = inner.pong.take();
         while bytes < BATCH_BYTES
-            && let Some(out) = inner.queue.pop_front()
+            && let Some(out) = pop(&mut inner.queue)
         {
             let frame = match out {
                 Out::Answer(frame) => {
@@ -310,11 +368,12 @@ impl Outbox {
                 Out::Turn(slot, turn) => inner.turn(slot, turn, self.encoding, &mut batch.dirty),
             };
             bytes += frame.as_ref().map_or(0, Bytes::len);
-            batch.frames.extend(frame);
+            batch.writes.frames.extend(frame);
         }
         if inner.queue.is_empty() && batch.dirty.is_empty() {
             batch.close = inner.close;
         }
+        inner.writing = !batch.writes.is_empty();
         batch
     }
 }
@@ -326,7 +385,32 @@ impl Bounds {
     }
 }
 
+/// The first of what waits. An empty queue keeps no room: most are empty most of the time.
+fn pop<T>(queue: &mut VecDeque<T>) -> Option<T> {
+    let first = queue.pop_front();
+    if queue.is_empty() {
+        *queue = VecDeque::new();
+    }
+    first
+}
+
+fn waiting(topics: &mut [(SlotId, Waiting)], slot: SlotId) -> Option<&mut Waiting> {
+    let mut topics = topics.iter_mut();
+    topics.find(|(s, _)| *s == slot).map(|(_, waiting)| waiting)
+}
+
 impl Inner {
+    /// Whether there is nothing to do.
+    fn is_empty(&self) -> bool {
+        let nothing = self.rest.is_none() && self.pong.is_none() && self.close.is_none();
+        nothing && self.queue.is_empty()
+    }
+
+    /// Whether a frame may be written by whoever has it: nothing is before it.
+    fn is_idle(&self) -> bool {
+        self.direct.is_some() && !self.writing && self.is_empty()
+    }
+
     /// One more answer waits; `false` if that is too much: who asks and asks and does not read
     /// is closed.
     fn owe(&mut self, limit: usize) -> bool {
@@ -348,7 +432,7 @@ impl Inner {
         known: bool,
         encoding: Encoding,
     ) -> Option<Bytes> {
-        let waiting = self.topics.get_mut(&slot)?;
+        let waiting = waiting(&mut self.topics, slot)?;
         waiting.offset += 1;
         let (topic, offset) = (waiting.topic.topic(), waiting.offset);
         Some(if known {
@@ -365,7 +449,7 @@ impl Inner {
         encoding: Encoding,
         dirty: &mut Vec<(Arc<dyn Watched>, u64)>,
     ) -> Option<Bytes> {
-        let waiting = self.topics.get_mut(&slot)?;
+        let waiting = waiting(&mut self.topics, slot)?;
         if waiting.turn != turn {
             return None;
         }

@@ -15,7 +15,10 @@ use adsum_proto::client::{Close, Encoding, v1};
 use adsum_telemetry::metrics::{Transport, metrics};
 use bytes::Bytes;
 
-use crate::{outbox::Outbox, requests::Requests};
+use crate::{
+    outbox::{Direct, Outbox, Writes},
+    requests::Requests,
+};
 use client::{Client, End};
 
 /// What a last frame and a goodbye may take to get through.
@@ -51,12 +54,13 @@ pub(crate) trait Source: Send {
 
 /// Where frames go.
 pub(crate) trait Sink: Send {
-    /// Writes them all, and before them the echo of a ping; `false` when the client is gone.
-    fn write(
-        &mut self,
-        frames: Vec<Bytes>,
-        pong: Option<Bytes>,
-    ) -> impl Future<Output = bool> + Send;
+    /// A way for others to write when nothing waits, if there is one.
+    fn direct(&self) -> Option<Box<dyn Direct>> {
+        None
+    }
+
+    /// Writes all of it; `false` when the client is gone.
+    fn write(&mut self, writes: Writes) -> impl Future<Output = bool> + Send;
 
     /// Ends the connection, and says why.
     fn close(&mut self, close: Close) -> impl Future<Output = ()> + Send;
@@ -86,7 +90,7 @@ pub(crate) async fn run(
     // A stop waits for it.
     let _counted = edge.connections().token();
     let _shown = metrics().connections.of(door.transport).hold();
-    let outbox = edge.outbox(door.encoding);
+    let outbox = edge.outbox(door.encoding, sink.direct());
     let mut client = Client::new(requests.clone(), door, Arc::clone(&outbox));
     {
         let writer = write(&outbox, &mut sink);
@@ -125,8 +129,7 @@ pub(crate) async fn write(outbox: &Outbox, sink: &mut impl Sink) {
     loop {
         outbox.wait().await;
         let batch = outbox.take();
-        let something = !batch.frames.is_empty() || batch.pong.is_some();
-        if something && !sink.write(batch.frames, batch.pong).await {
+        if !batch.writes.is_empty() && !sink.write(batch.writes).await {
             return;
         }
         for (topic, watcher) in batch.dirty {

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use adsum_proto::client::{Close, Encoding, WireFrame, protobuf, v1};
 use adsum_telemetry::metrics::{Transport, metrics};
-use bytes::Bytes;
 use futures::{
     FutureExt, StreamExt,
     stream::{self, BoxStream},
@@ -19,6 +18,7 @@ use crate::{
     auth::bearer,
     connection::{self, Door, Received, Sink, Source},
     observer::{Observer, Told},
+    outbox::Writes,
     requests::Requests,
 };
 
@@ -113,8 +113,8 @@ impl Source for Incoming {
 struct Outgoing(mpsc::Sender<Result<WireFrame, Status>>);
 
 impl Sink for Outgoing {
-    async fn write(&mut self, frames: Vec<Bytes>, _: Option<Bytes>) -> bool {
-        for frame in frames {
+    async fn write(&mut self, writes: Writes) -> bool {
+        for frame in writes.frames {
             if self.0.send(Ok(WireFrame::encoded(frame))).await.is_err() {
                 return false;
             }

@@ -27,6 +27,10 @@ const LOOK: Duration = Duration::from_millis(1);
 /// One in so many watchers may not have taken a diff when the next is told.
 const FEW: usize = 8;
 
+/// So many watchers are written to by the one who tells. More than these are woken to write for
+/// themselves, so that all cores do.
+const AT_ONCE: usize = 256;
+
 #[derive(Debug)]
 pub(crate) struct TopicHub {
     pub(crate) key: (TenantId, Topic),
@@ -319,11 +323,12 @@ impl TopicHub {
         let flush = inner.board.flush(mode, clock::wall_ms());
         let lists = |user: &UserId, version| self.feed.contacts(&self.key.0, user, version);
         let (mut clients, mut deepest) = (0, 0);
+        let at_once = inner.watchers.len() <= AT_ONCE;
         let group = inner.watchers.values_mut();
         for member in group.filter(|m| m.mode == Some(mode)) {
             if let Some(delivery) = flush.of(&member.sight, &mut member.seen, &lists) {
                 clients += 1;
-                deepest = deepest.max(member.outbox.tell(member.slot, delivery));
+                deepest = deepest.max(member.outbox.tell(member.slot, delivery, at_once));
             }
         }
         inner.journeys.told(mode, clients, deepest);

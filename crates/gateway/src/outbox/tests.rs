@@ -1,16 +1,21 @@
 //! A client that reads what comes out, however slowly, and whatever was thrown together meanwhile,
 //! ends up with the truth, without gaps.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use adsum_core::{Item, Kind, RoomId, Status, Topic, UserId, Version, Visibility};
 use adsum_proto::client::{
     Close, Encoding, Mode, Ref,
     frame::{ServerBody, ServerFrame},
 };
+use bytes::Bytes;
+use futures::FutureExt;
 use proptest::prelude::*;
 
-use super::{Bounds, Outbox, SlotId, Watched};
+use super::{Bounds, Direct, Outbox, SlotId, Watched};
 use crate::hub::{Delivery, Entry, Gone, Told, TopicState};
 
 #[derive(Debug)]
@@ -59,7 +64,7 @@ struct World {
 
 impl World {
     fn new(encoding: Encoding) -> Self {
-        let outbox = Outbox::new(encoding, BOUNDS, Arc::default());
+        let outbox = Outbox::new(encoding, BOUNDS, Arc::default(), None);
         let slot = outbox.add(room(), 0);
         let mut world = Self {
             outbox,
@@ -99,14 +104,14 @@ impl World {
     fn tell(&mut self, entry: Entry) {
         let count = Some(self.truth.len() as u64);
         let delivery = Delivery::new(vec![entry], count);
-        self.outbox.tell(self.slot, Arc::new(delivery));
+        self.outbox.tell(self.slot, Arc::new(delivery), true);
     }
 
     /// The socket takes one batch; `false` if there is none.
     fn read(&mut self) -> bool {
         let batch = self.outbox.take();
-        let some = !batch.frames.is_empty() || !batch.dirty.is_empty();
-        for frame in batch.frames {
+        let some = !batch.writes.frames.is_empty() || !batch.dirty.is_empty();
+        for frame in batch.writes.frames {
             let frame = self.outbox.encoding().decode_server(frame).unwrap();
             self.hear(frame);
         }
@@ -209,8 +214,10 @@ fn many_words_on_one_person_are_one() {
     }
     assert!(world.outbox.lock().entries <= 128);
     let batch = world.outbox.take();
-    assert_eq!(batch.frames.len(), 1);
-    let frame = Encoding::Json.decode_server(&batch.frames[0]).unwrap();
+    assert_eq!(batch.writes.frames.len(), 1);
+    let frame = Encoding::Json
+        .decode_server(&batch.writes.frames[0])
+        .unwrap();
     world.hear(frame);
     world.end();
 }
@@ -223,7 +230,7 @@ fn too_much_becomes_one_state() {
         world.put(user);
     }
     let batch = world.outbox.take();
-    assert!(batch.frames.is_empty());
+    assert!(batch.writes.frames.is_empty());
     assert_eq!(batch.dirty.len(), 1);
     world.state(None);
     world.end();
@@ -251,6 +258,62 @@ fn who_asks_and_does_not_read_is_closed() {
             .answer(&ServerFrame::new(None, ServerBody::Ack));
     }
     let batch = world.outbox.take();
-    assert!(batch.frames.is_empty());
+    assert!(batch.writes.frames.is_empty());
     assert_eq!(batch.close, Some(Close::TooMany));
+}
+
+/// A socket that takes a few bytes more each time it is asked for.
+#[derive(Debug, Clone, Default)]
+struct Tap {
+    room: Arc<Mutex<usize>>,
+    out: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Direct for Tap {
+    fn write(&self, frame: &Bytes) -> Option<Bytes> {
+        let mut room = self.room.lock().unwrap();
+        let taken = frame.len().min(*room);
+        *room -= taken;
+        self.out.lock().unwrap().extend_from_slice(&frame[..taken]);
+        (taken < frame.len()).then(|| frame.slice(taken..))
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_at_once_overtakes_nothing(
+        steps in prop::collection::vec((0..4_u8, 0..200_usize), 1..45),
+    ) {
+        let tap = Tap::default();
+        let direct: Box<dyn Direct> = Box::new(tap.clone());
+        let outbox = Outbox::new(Encoding::Json, BOUNDS, Arc::default(), Some(direct));
+        let mut said = Vec::new();
+        // Taken by the connection, and written when it gets to it.
+        let mut taken: Vec<u8> = Vec::new();
+        for (step, room) in steps {
+            match step {
+                0 => *tap.room.lock().unwrap() += room,
+                1 | 2 => {
+                    let frame = ServerFrame::new(None, ServerBody::Expiring { in_ms: room as u64 });
+                    said.extend_from_slice(&Encoding::Json.encode(&frame));
+                    outbox.answer(&frame);
+                }
+                _ => {
+                    tap.out.lock().unwrap().append(&mut taken);
+                    if outbox.wait().now_or_never().is_some() {
+                        let writes = outbox.take().writes;
+                        let all = writes.rest.iter().chain(&writes.frames);
+                        all.for_each(|bytes| taken.extend_from_slice(bytes));
+                    }
+                }
+            }
+        }
+        tap.out.lock().unwrap().append(&mut taken);
+        while outbox.wait().now_or_never().is_some() {
+            let writes = outbox.take().writes;
+            let all = writes.rest.iter().chain(&writes.frames);
+            all.for_each(|bytes| tap.out.lock().unwrap().extend_from_slice(bytes));
+        }
+        prop_assert_eq!(&*tap.out.lock().unwrap(), &said);
+    }
 }

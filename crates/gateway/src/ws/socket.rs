@@ -5,27 +5,37 @@
 
 use std::{
     future::poll_fn,
-    io::{self, ErrorKind, Read, Write},
+    io::{self, ErrorKind, IoSlice, Read, Write},
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use adsum_proto::client::{Close, Encoding};
 use bytes::Bytes;
 use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf},
+    net::TcpStream,
+};
 use tungstenite::{
     Error, Message,
     protocol::{Role, WebSocketConfig, WebSocketContext},
 };
 
-use crate::connection::{Received, Sink, Source};
+use crate::{
+    connection::{Received, Sink, Source},
+    outbox::{Direct, Writes},
+};
 
 /// A client's frames are small; what is larger is read in several steps.
-const READ_BUFFER: usize = 512;
+const READ_BUFFER: usize = 128;
 /// Payloads up to here are copied behind their heads, so that a batch of them is one write.
 const COPIED: usize = 16 * 1024;
+
+/// The longest head.
+const HEAD: usize = 10;
 
 const TEXT: u8 = 0x1;
 const BINARY: u8 = 0x2;
@@ -36,7 +46,7 @@ type Io = TokioIo<Upgraded>;
 
 /// The two halves of a connection.
 pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Incoming, Outgoing) {
-    let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
+    let (reader, writer, early) = halves(upgraded);
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
@@ -45,7 +55,7 @@ pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Inc
     let binary = encoding == Encoding::Protobuf;
     let incoming = Incoming {
         reader,
-        frames: WebSocketContext::new(Role::Server, Some(config)),
+        frames: WebSocketContext::from_partially_read(early, Role::Server, Some(config)),
         binary,
         lost: false,
     };
@@ -53,9 +63,118 @@ pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Inc
     (incoming, Outgoing { writer, opcode })
 }
 
+/// To read from, to write to, and what was read already. Of a plain socket nothing stands between.
+fn halves(upgraded: Upgraded) -> (Reader, Writer, Vec<u8>) {
+    match downcast::<TokioIo<TcpStream>>(upgraded) {
+        Ok(parts) => {
+            let socket = Arc::new(parts.io.into_inner());
+            let writer = Writer::Plain(Arc::clone(&socket));
+            (Reader::Plain(socket), writer, parts.read_buf.to_vec())
+        }
+        Err(upgraded) => {
+            let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
+            (Reader::Wrapped(reader), Writer::Wrapped(writer), Vec::new())
+        }
+    }
+}
+
+enum Reader {
+    Plain(Arc<TcpStream>),
+    /// Within TLS.
+    Wrapped(ReadHalf<Io>),
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let socket = match self.get_mut() {
+            Self::Wrapped(reader) => return Pin::new(reader).poll_read(cx, buffer),
+            Self::Plain(socket) => socket,
+        };
+        loop {
+            ready!(socket.poll_read_ready(cx))?;
+            match socket.try_read(buffer.initialize_unfilled()) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read.map(|count| buffer.advance(count))),
+            }
+        }
+    }
+}
+
+enum Writer {
+    Plain(Arc<TcpStream>),
+    /// Within TLS.
+    Wrapped(WriteHalf<Io>),
+}
+
+impl Writer {
+    async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let socket = match self {
+            Self::Wrapped(writer) => return writer.write_all(bytes).await,
+            Self::Plain(socket) => socket,
+        };
+        while !bytes.is_empty() {
+            match socket.try_write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Wrapped(writer) => writer.flush().await,
+        }
+    }
+
+    /// Nothing more is written.
+    async fn shutdown(&mut self) {
+        // Whoever is gone does not hear it.
+        match self {
+            Self::Plain(socket) => {
+                let _ = rustix::net::shutdown(&**socket, rustix::net::Shutdown::Write);
+            }
+            Self::Wrapped(writer) => {
+                let _ = writer.shutdown().await;
+            }
+        }
+    }
+}
+
+/// A plain socket for whoever has a frame and nothing waits.
+#[derive(Debug)]
+struct Plain {
+    socket: Arc<TcpStream>,
+    opcode: u8,
+}
+
+impl Direct for Plain {
+    fn write(&self, frame: &Bytes) -> Option<Bytes> {
+        let (head, length) = head(self.opcode, frame.len());
+        let head = &head[..length];
+        let both = [IoSlice::new(head), IoSlice::new(frame)];
+        // What is wrong with the socket is found by the connection, which has to write the rest.
+        let count = self.socket.try_write_vectored(&both).unwrap_or(0);
+        if count == length + frame.len() {
+            return None;
+        }
+        Some(match count.checked_sub(length) {
+            Some(of_frame) => frame.slice(of_frame..),
+            None => [&head[count..], frame].concat().into(),
+        })
+    }
+}
+
 /// What comes in.
 pub(super) struct Incoming {
-    reader: ReadHalf<Io>,
+    reader: Reader,
     frames: WebSocketContext,
     binary: bool,
     /// Nobody knows any more where a frame begins.
@@ -105,7 +224,7 @@ impl Incoming {
 /// The reading half as the library wants it. Its answers to pings and goodbyes go nowhere: they
 /// must not get between the pieces of another frame, so the other half writes them.
 struct Ear<'a, 'b> {
-    reader: &'a mut ReadHalf<Io>,
+    reader: &'a mut Reader,
     cx: &'a mut Context<'b>,
 }
 
@@ -131,26 +250,30 @@ impl Write for Ear<'_, '_> {
 
 /// What goes out.
 pub(super) struct Outgoing {
-    writer: WriteHalf<Io>,
+    writer: Writer,
     opcode: u8,
 }
 
 impl Outgoing {
-    async fn put(&mut self, frames: Vec<Bytes>, pong: Option<Bytes>) -> io::Result<()> {
-        let room = |frame: &Bytes| 10 + frame.len().min(COPIED);
-        let mut copied = Vec::with_capacity(frames.iter().chain(&pong).map(room).sum());
-        if let Some(payload) = pong {
-            head(&mut copied, PONG, payload.len());
-            copied.extend_from_slice(&payload);
-        }
-        for frame in frames {
-            head(&mut copied, self.opcode, frame.len());
-            if frame.len() <= COPIED {
-                copied.extend_from_slice(&frame);
+    async fn put(&mut self, writes: Writes) -> io::Result<()> {
+        let Writes { rest, pong, frames } = writes;
+        let room = |bytes: &Bytes| HEAD + bytes.len().min(COPIED);
+        let all = frames.iter().chain(&pong).chain(&rest);
+        let mut copied = Vec::with_capacity(all.map(room).sum());
+        // Each with its head, but for the rest of one that has had it.
+        let rest = rest.map(|rest| (None, rest));
+        let pong = pong.map(|pong| (Some(PONG), pong));
+        let frames = frames.into_iter().map(|frame| (Some(self.opcode), frame));
+        for (opcode, bytes) in rest.into_iter().chain(pong).chain(frames) {
+            if let Some(opcode) = opcode {
+                push_head(&mut copied, opcode, bytes.len());
+            }
+            if bytes.len() <= COPIED {
+                copied.extend_from_slice(&bytes);
             } else {
                 self.writer.write_all(&copied).await?;
                 copied.clear();
-                self.writer.write_all(&frame).await?;
+                self.writer.write_all(&bytes).await?;
             }
         }
         self.writer.write_all(&copied).await?;
@@ -159,37 +282,58 @@ impl Outgoing {
 }
 
 impl Sink for Outgoing {
-    async fn write(&mut self, frames: Vec<Bytes>, pong: Option<Bytes>) -> bool {
-        self.put(frames, pong).await.is_ok()
+    fn direct(&self) -> Option<Box<dyn Direct>> {
+        match &self.writer {
+            Writer::Wrapped(_) => None,
+            Writer::Plain(socket) => Some(Box::new(Plain {
+                socket: Arc::clone(socket),
+                opcode: self.opcode,
+            })),
+        }
+    }
+
+    async fn write(&mut self, writes: Writes) -> bool {
+        self.put(writes).await.is_ok()
     }
 
     async fn close(&mut self, close: Close) {
         let mut frame = Vec::new();
         let word = close.word().as_bytes();
-        head(&mut frame, CLOSE, 2 + word.len());
+        push_head(&mut frame, CLOSE, 2 + word.len());
         frame.extend_from_slice(&close.code().to_be_bytes());
         frame.extend_from_slice(word);
-        // Whoever is gone does not hear it.
         if self.writer.write_all(&frame).await.is_ok() {
-            let _ = self.writer.shutdown().await;
+            self.writer.shutdown().await;
         }
     }
 }
 
-/// The head of a whole frame from a server: no mask.
-fn head(out: &mut Vec<u8>, opcode: u8, length: usize) {
-    out.push(0x80 | opcode);
-    match (u8::try_from(length), u16::try_from(length)) {
-        (Ok(short @ ..=125), _) => out.push(short),
+/// The head of a whole frame from a server, without a mask, and how long it is.
+fn head(opcode: u8, length: usize) -> ([u8; HEAD], usize) {
+    let mut head = [0; HEAD];
+    head[0] = 0x80 | opcode;
+    let size = match (u8::try_from(length), u16::try_from(length)) {
+        (Ok(short @ ..=125), _) => {
+            head[1] = short;
+            2
+        }
         (_, Ok(middle)) => {
-            out.push(126);
-            out.extend_from_slice(&middle.to_be_bytes());
+            head[1] = 126;
+            head[2..4].copy_from_slice(&middle.to_be_bytes());
+            4
         }
         _ => {
-            out.push(127);
-            out.extend_from_slice(&(length as u64).to_be_bytes());
+            head[1] = 127;
+            head[2..].copy_from_slice(&(length as u64).to_be_bytes());
+            HEAD
         }
-    }
+    };
+    (head, size)
+}
+
+fn push_head(out: &mut Vec<u8>, opcode: u8, length: usize) {
+    let (head, size) = head(opcode, length);
+    out.extend_from_slice(&head[..size]);
 }
 
 #[cfg(test)]
@@ -209,7 +353,7 @@ mod tests {
         for length in [0, 1, 125, 126, 127, 255, 256, 65_535, 65_536] {
             let payload = vec![7; length];
             let mut frame = Vec::new();
-            head(&mut frame, BINARY, length);
+            push_head(&mut frame, BINARY, length);
             frame.extend_from_slice(&payload);
             assert_eq!(read(frame), Message::Binary(payload.into()), "{length}");
         }
