@@ -215,9 +215,15 @@ impl Node {
         self.json("/admin/shards").await
     }
 
+    /// All of its metrics.
+    pub async fn metrics(&self) -> Result<String> {
+        let (_, text) = http::request(self.internal, "GET", "/metrics", "").await?;
+        Ok(text)
+    }
+
     /// One of its metrics.
     pub async fn metric(&self, name: &str) -> Result<f64> {
-        let (_, text) = http::request(self.internal, "GET", "/metrics", "").await?;
+        let text = self.metrics().await?;
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -32,6 +32,12 @@ fn wall_ms() -> u64 {
 
 impl Default for Record {
     fn default() -> Self {
+        // Both clocks begin with a whole ms: a hello, which brings the time of day, must not be
+        // noted after what came of it.
+        let before = wall_ms();
+        while wall_ms() == before {
+            std::hint::spin_loop();
+        }
         Self(Arc::new(Inner {
             start: Instant::now(),
             wall_start: wall_ms(),
@@ -40,6 +46,11 @@ impl Default for Record {
             observations: AtomicU64::new(0),
         }))
     }
+}
+
+/// Within one ms, what was done comes before what was seen of it.
+const fn is_seen(event: &Event) -> bool {
+    matches!(event, Event::State { .. } | Event::Diff { .. })
 }
 
 impl Record {
@@ -113,7 +124,7 @@ impl Record {
             .unwrap_or_else(PoisonError::into_inner);
         let mut history = History::new(seed);
         history.entries = std::mem::take(&mut *entries);
-        history.entries.sort_by_key(|entry| entry.at);
+        history.entries.sort_by_key(|e| (e.at, is_seen(&e.event)));
         history
     }
 }

@@ -6,7 +6,7 @@ use adsum_tests::{
     checker::{self, Violation},
     history::{Event, History},
 };
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{
     sync::oneshot,
@@ -24,9 +24,6 @@ use crate::{
 
 /// Between two looks at the dots.
 const SAMPLE: Duration = Duration::from_millis(500);
-
-/// Dots that are right for so long are right; what else is to be told is told by then, too.
-const CERTAIN: Duration = Duration::from_millis(1_500);
 
 /// What is broken in a round.
 #[derive(Debug)]
@@ -93,11 +90,11 @@ impl Round {
             quiet,
         } = self;
         let witness = Witness::start(world, record).await?;
-        let cast = Arc::new(Cast::start(world, record, &tenant, size, seed)?);
+        let cast = Arc::new(Cast::start(world.stage(&tenant), record, size, seed)?);
         let (stop, stopped) = oneshot::channel::<()>();
         let samples = tokio::spawn(sample(cast.clone(), record.clone(), stopped));
         tell("the cast comes on");
-        come_on(&cast).await?;
+        cast.come_on().await?;
         let nemesis = Nemesis::new(world.clone(), record.clone(), cast.clone());
         let (struck, failed) = match script {
             Script::Random { deck, lasts } => random(&nemesis, deck, lasts, seed, &tell).await,
@@ -107,7 +104,7 @@ impl Round {
         tell("calm");
         cast.calm_down();
         record.note(Event::Calm);
-        let converged_ms = converge(&cast, quiet).await;
+        let converged_ms = cast.converge(quiet).await;
         record.note(Event::End);
         drop(stop);
         let wrong = samples.await?;
@@ -145,42 +142,6 @@ async fn sample(
         wrong.push((record.now(), cast.truth().wrong().0));
     }
     wrong
-}
-
-/// Waits until nearly all are there and are seen.
-async fn come_on(cast: &Cast) -> Result<()> {
-    let by = Instant::now() + Duration::from_secs(60);
-    let enough = cast.users() * 85 / 100;
-    while cast.truth().count() < enough || cast.truth().watching() == 0 {
-        ensure!(
-            Instant::now() < by,
-            "only {} of {} came",
-            cast.truth().count(),
-            cast.users()
-        );
-        sleep(SAMPLE / 5).await;
-    }
-    Ok(())
-}
-
-/// Waits for as long as it can take until everything is told, and until all dots are right.
-async fn converge(cast: &Cast, quiet: Duration) -> u64 {
-    let begun = Instant::now();
-    let mut right_since = None;
-    while begun.elapsed() < quiet * 3 {
-        let right = cast.truth().wrong().0 == 0;
-        right_since = right_since.filter(|_| right);
-        if right {
-            right_since.get_or_insert(begun.elapsed());
-        }
-        let for_good = right_since.is_some_and(|since| begun.elapsed() >= since + CERTAIN);
-        if for_good && begun.elapsed() >= quiet {
-            break;
-        }
-        sleep(SAMPLE / 5).await;
-    }
-    let right = right_since.unwrap_or(begun.elapsed());
-    u64::try_from(right.as_millis()).unwrap_or(u64::MAX)
 }
 
 type Struckout = (Vec<Struck>, Vec<String>);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use adsum_store::Keys;
+use adsum_store::{Keys, RedisStore};
 use adsum_tests::{
     ClusterOptions, EtcdCluster, FakeClock, Node, NodeOptions, Ports, Proxy, RedisCluster, TestDir,
     eventually,
@@ -18,9 +18,10 @@ use anyhow::{Context, Result, ensure};
 use tokio::sync::Mutex;
 
 use crate::{
+    cast::{Gate, Passes, Stage},
     filter::{Cut, Filter, Way},
     times::Times,
-    witness::{FILTER, Ledger},
+    witness::{self, FILTER, Ledger},
 };
 
 /// Shards of the cluster.
@@ -212,6 +213,27 @@ impl World {
                 Ok((wrapper, Some(group)))
             }
             None => Ok((binary.to_owned(), None)),
+        }
+    }
+
+    /// A store of its own, beside those of the nodes.
+    pub async fn store(&self) -> Result<RedisStore> {
+        witness::store(self.redis.urls(), self.times, SHARDS, LOG_LEN).await
+    }
+
+    /// The cluster as a cast of this tenant knows it.
+    #[must_use]
+    pub fn stage(&self, tenant: &str) -> Stage {
+        let gate = |part: &Part| Gate {
+            name: part.name(),
+            address: part.public(),
+        };
+        Stage {
+            tenant: tenant.to_owned(),
+            gates: self.gateways.iter().map(gate).collect(),
+            shards: SHARDS,
+            times: self.times,
+            passes: Passes::unsigned(),
         }
     }
 

@@ -87,6 +87,13 @@ impl Stores {
         etcd.ready().await?;
         Ok(Self { redis, _etcd: etcd })
     }
+
+    /// Where Redis is, with its password.
+    pub(crate) fn urls(&self, render: &Render) -> Result<Vec<String>> {
+        let password = &secret_data(render, "adsum-redis")?["password"];
+        let url = |pod: &Pod| format!("redis://:{password}@{}:6379", pod.ip);
+        Ok(self.redis.pods.iter().map(url).collect())
+    }
 }
 
 /// Runs the bootstrap Job to its end, and answers what it said.

@@ -106,10 +106,6 @@ impl Beater {
         });
     }
 
-    fn token(&self) -> String {
-        format!("dev:{}:{}", self.scene.tenant, self.user)
-    }
-
     /// One beat, at another gateway until one takes it.
     async fn beat(&mut self) {
         self.rev += 1;
@@ -140,7 +136,8 @@ impl Beater {
     async fn post(&mut self, method: &str, path: &str, body: &Value) -> Answer {
         let address = self.scene.any_gate(&mut self.rng).address;
         let limit = self.scene.times.of(5_000);
-        http::request(address, &self.token(), method, path, body, limit).await
+        let token = self.scene.pass(&self.user);
+        http::request(address, &token, method, path, body, limit).await
     }
 
     fn gone(&self, at: u64, how: Gone) {

@@ -7,26 +7,34 @@ mod person;
 mod prefs;
 mod rude;
 mod sight;
+mod stage;
 mod watcher;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use adsum_core::{TenantId, UserId, UserKey, ring::ShardRing};
 use adsum_tests::history::Event;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use tokio::{sync::watch, task::JoinSet};
-
-use crate::{
-    record::Record,
-    times::Times,
-    truth::Truth,
-    world::{SHARDS, World},
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep},
 };
+
+use crate::{record::Record, times::Times, truth::Truth};
+
+pub use stage::{Bearer, Gate, Passes, Stage};
+
+/// Between two looks at the dots.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Dots that are right for so long are right; what else is to be told is told by then, too.
+const CERTAIN: Duration = Duration::from_millis(1_500);
 
 /// How large a cast is.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +51,8 @@ pub struct Size {
     pub actions_per_second: u64,
     /// Users change who may see them.
     pub settings: bool,
+    /// Some vanish without a word, for a while or for long.
+    pub vanishing: bool,
 }
 
 impl Size {
@@ -56,15 +66,9 @@ impl Size {
             rooms: (clients / 40).max(4),
             actions_per_second: (clients as u64 / 5).clamp(20, 250),
             settings: true,
+            vanishing: true,
         }
     }
-}
-
-/// A gateway as clients know it.
-#[derive(Debug, Clone)]
-pub(crate) struct Gate {
-    pub(crate) name: String,
-    pub(crate) address: SocketAddr,
 }
 
 /// What all of the cast share.
@@ -75,6 +79,7 @@ pub(crate) struct Scene {
     pub(crate) truth: Truth,
     pub(crate) times: Times,
     pub(crate) gates: Arc<Vec<Gate>>,
+    passes: Passes,
     pub(crate) calm: watch::Receiver<bool>,
     pub(crate) size: Size,
     /// Gateways that were killed lately: some of their clients do not come back.
@@ -86,6 +91,24 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn is_calm(&self) -> bool {
         *self.calm.borrow()
+    }
+
+    /// The token of a user.
+    pub(crate) fn pass(&self, user: &str) -> String {
+        self.passes.make(Bearer {
+            tenant: &self.tenant,
+            user: Some(user),
+            all: false,
+        })
+    }
+
+    /// The token of a service, which sees everybody or what strangers may see.
+    pub(crate) fn service(&self, all: bool) -> String {
+        self.passes.make(Bearer {
+            tenant: &self.tenant,
+            user: None,
+            all,
+        })
     }
 
     /// Returns when all is to be calm.
@@ -121,8 +144,8 @@ impl Scene {
     }
 
     /// Notes where everybody's sessions will be kept.
-    fn lives(&self) -> Result<()> {
-        let ring = ShardRing::new(SHARDS);
+    fn lives(&self, shards: u16) -> Result<()> {
+        let ring = ShardRing::new(shards);
         let people = (0..self.size.clients).map(|n| self.user(n));
         let all = people.chain((0..self.size.beaters).map(|n| self.beater(n)));
         for user in all {
@@ -155,30 +178,21 @@ pub struct Cast {
 
 impl Cast {
     /// Everybody comes on.
-    pub fn start(
-        world: &World,
-        record: &Record,
-        tenant: &str,
-        size: Size,
-        seed: u64,
-    ) -> Result<Self> {
-        let gate = |part: &crate::world::Part| Gate {
-            name: part.name(),
-            address: part.public(),
-        };
+    pub fn start(stage: Stage, record: &Record, size: Size, seed: u64) -> Result<Self> {
         let (calm, calmed) = watch::channel(false);
         let scene = Scene {
-            tenant: tenant.to_owned(),
+            tenant: stage.tenant,
             record: record.clone(),
             truth: Truth::default(),
-            times: world.times,
-            gates: Arc::new(world.gateways.iter().map(gate).collect()),
+            times: stage.times,
+            gates: Arc::new(stage.gates),
+            passes: stage.passes,
             calm: calmed,
             size,
             killed: Arc::default(),
             asking: Arc::default(),
         };
-        scene.lives()?;
+        scene.lives(stage.shards)?;
         let mut rng = StdRng::seed_from_u64(seed);
         let mut tasks = JoinSet::new();
         for n in 0..size.clients {
@@ -222,6 +236,38 @@ impl Cast {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         killed.insert(gateway.to_owned(), at);
+    }
+
+    /// Waits until nearly all are there and are seen.
+    pub async fn come_on(&self) -> Result<()> {
+        let (by, truth) = (Instant::now() + Duration::from_secs(60), self.truth());
+        while truth.count() < self.users() * 85 / 100 || truth.watching() == 0 {
+            let (here, all) = (truth.count(), self.users());
+            ensure!(Instant::now() < by, "only {here} of {all} came");
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for as long as it can take until everything is told, and until all dots are right;
+    /// answers after how many ms they were.
+    pub async fn converge(&self, quiet: Duration) -> u64 {
+        let begun = Instant::now();
+        let mut right_since = None;
+        while begun.elapsed() < quiet * 3 {
+            let right = self.truth().wrong().0 == 0;
+            right_since = right_since.filter(|_| right);
+            if right {
+                right_since.get_or_insert(begun.elapsed());
+            }
+            let for_good = right_since.is_some_and(|since| begun.elapsed() >= since + CERTAIN);
+            if for_good && begun.elapsed() >= quiet {
+                break;
+            }
+            sleep(LOOK).await;
+        }
+        let right = right_since.unwrap_or(begun.elapsed());
+        u64::try_from(right.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// From now on all only beat.

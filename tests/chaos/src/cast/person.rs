@@ -133,7 +133,7 @@ impl Person {
         };
         let mut builder = Client::builder()
             .endpoints(self.scene.endpoints())
-            .token(format!("dev:{}:{}", self.scene.tenant, self.user))
+            .token(self.scene.pass(&self.user))
             .timing(self.scene.times.timing())
             .transport(transport)
             .device(DeviceId::new(self.device.as_str())?)

@@ -61,7 +61,7 @@ pub(crate) fn change(scene: &Scene, user: &str, rng: &mut StdRng) {
     tokio::spawn(async move {
         let mut unsure = false;
         let (path, body) = call(&setting);
-        let token = format!("dev:{}:{user}", scene.tenant);
+        let token = scene.pass(&user);
         scene.record.note(Event::Asked {
             user: user.clone(),
             setting,

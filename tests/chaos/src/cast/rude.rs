@@ -49,7 +49,7 @@ async fn misbehave(
         }
         // Asks for the whole tenant, and never reads it.
         1 => {
-            let token = format!("dev:{}:{}", scene.tenant, scene.user(1));
+            let token = scene.pass(&scene.user(1));
             let request = format!(
                 "GET /v1/events?topic=tenant HTTP/1.1\r\nHost: x\r\n\
                  Authorization: Bearer {token}\r\n\r\n"

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use adsum_tests::history::View;
 use rand::{RngExt, rngs::StdRng};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -45,7 +45,10 @@ pub(crate) fn plans(scene: &Scene, rng: &mut StdRng) -> Vec<Plan> {
             let eyes = eyes.filter(|_| !all).map(|n| scene.user(n));
             plans.push(Plan {
                 gate: gate.clone(),
-                token: token(scene, eyes.as_deref(), all),
+                token: match &eyes {
+                    Some(user) => scene.pass(user),
+                    None => scene.service(all),
+                },
                 name: format!("{}.w{n}", gate.name),
                 view: View {
                     gateway: gate.name.clone(),
@@ -57,17 +60,6 @@ pub(crate) fn plans(scene: &Scene, rng: &mut StdRng) -> Vec<Plan> {
         }
     }
     plans
-}
-
-fn token(scene: &Scene, eyes: Option<&str>, all: bool) -> String {
-    if let Some(user) = eyes {
-        return format!("dev:{}:{user}", scene.tenant);
-    }
-    let mut claims = json!({"tenant": scene.tenant, "role": "service", "watch": ["*"]});
-    if all {
-        claims["see"] = json!("all");
-    }
-    claims.to_string()
 }
 
 /// Watches until the round is over.

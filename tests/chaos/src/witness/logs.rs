@@ -8,7 +8,7 @@ use adsum_store::RedisStore;
 use adsum_tests::history::Event;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{record::Record, world::LOG_LEN};
+use crate::record::Record;
 
 /// Between two looks at a log.
 const LOOK: Duration = Duration::from_millis(400);
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(400);
 const PAGE: usize = 1_000;
 
 /// From the beginning again after a new epoch, since a failover may rewrite a log.
-pub(super) async fn read(store: RedisStore, shard: Shard, record: Record) {
+pub(super) async fn read(store: RedisStore, shard: Shard, limit: u64, record: Record) {
     let mut tick = interval(LOOK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut after, mut epoch, mut longest) = (None, 0, 0);
@@ -51,7 +51,7 @@ pub(super) async fn read(store: RedisStore, shard: Shard, record: Record) {
             record.note(Event::Size {
                 what: "entries of a shard's log".to_owned(),
                 size: length,
-                limit: LOG_LEN,
+                limit,
             });
         }
     }

@@ -3,15 +3,13 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use adsum_tests::history::Event;
+use adsum_tests::{Process, history::Event};
 use anyhow::Result;
 use redis::cmd;
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    record::Record,
-    world::{Part, World},
-};
+use crate::{record::Record, world::World};
 
 /// Between two measurements.
 const LOOK: Duration = Duration::from_secs(2);
@@ -28,14 +26,19 @@ pub(super) async fn measure(world: Arc<World>, record: Record) {
     loop {
         sleep(LOOK).await;
         for part in world.parts() {
-            look(part, &record).await;
+            let (role, node) = (part.role(), &part.node);
+            look(role, node.process(), node.readyz(), &record).await;
         }
     }
 }
 
-async fn look(part: &Part, record: &Record) {
-    let process = part.node.process();
-    let role = part.role();
+/// Notes how large a node is, and what it says of itself when it is asked for its readiness.
+pub async fn look(
+    role: &str,
+    process: &Process,
+    readyz: impl Future<Output = Result<Value>>,
+    record: &Record,
+) {
     if let Some(size) = process.pid().and_then(memory) {
         note(record, format!("memory of a {role}"), size, MEMORY);
     }
@@ -44,7 +47,7 @@ async fn look(part: &Part, record: &Record) {
     }
     // Who does not answer is asked again, and then tells of the time between, too: these are
     // peaks since its start.
-    let Ok(Ok(ready)) = timeout(LOOK / 2, part.node.readyz()).await else {
+    let Ok(Ok(ready)) = timeout(LOOK / 2, readyz).await else {
         return;
     };
     let peaks = [

@@ -7,14 +7,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use adsum_tests::history::Event;
+use adsum_tests::{Process, history::Event};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use crate::{record::Record, world::Part};
+use crate::record::Record;
 
 /// What reapers have to log for this.
-pub(crate) const FILTER: &str = "info,adsum_reaper::sweeper=trace";
+pub const FILTER: &str = "info,adsum_reaper::sweeper=trace";
 
 /// Epoch and number.
 type Fence = (u64, u64);
@@ -57,26 +57,30 @@ impl Ledger {
     }
 
     /// Notes what was logged since the last time; first the claims of before.
-    pub(crate) fn tell(&self, reapers: &[Part], record: &Record, begun: u64) -> Result<()> {
+    pub fn tell<'a>(
+        &self,
+        reapers: impl IntoIterator<Item = (&'a str, &'a Process)>,
+        record: &Record,
+        begun: u64,
+    ) -> Result<()> {
         let mut read = self.read();
         let doubted = std::mem::take(&mut read.doubted);
         for (shard, (fence, reaper)) in &read.highest {
             record.note_at(begun, claimed(*shard, reaper, *fence));
         }
         let (mut claims, mut sweeps) = (Vec::new(), 0_u64);
-        for part in reapers {
-            let reaper = part.name();
-            let offset = read.offsets.entry(reaper.clone()).or_default();
-            let (text, next) = part.node.process().log_from(*offset)?;
+        for (reaper, process) in reapers {
+            let offset = read.offsets.entry(reaper.to_owned()).or_default();
+            let (text, next) = process.log_from(*offset)?;
             *offset = next;
             let lines = text.lines().filter_map(fields);
             for fields in lines.filter(|f| !doubted.contains(&f.shard)) {
                 let (at, fence) = (record.of_conn(fields.at), (fields.epoch, fields.number));
                 match fields.message.as_str() {
-                    "claimed" => claims.push((at, fields.shard, fence, reaper.clone())),
+                    "claimed" => claims.push((at, fields.shard, fence, reaper.to_owned())),
                     "swept" if at >= begun => {
                         sweeps += 1;
-                        record.note_at(at, swept(fields.shard, &reaper, fence))
+                        record.note_at(at, swept(fields.shard, reaper, fence));
                     }
                     _ => {}
                 }

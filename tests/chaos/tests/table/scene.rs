@@ -10,7 +10,6 @@ use std::{
 
 use adsum_chaos::{
     Kind, Outcome, Record, Round, Script, Struck, Times, World, cast::Size, report::Figures,
-    witness,
 };
 use adsum_core::store::{Fence, Store, Swept};
 use adsum_tests::history::Event;
@@ -87,7 +86,7 @@ impl Stage {
 
     /// Sweeps with these fences are refused, in every shard.
     pub(crate) async fn refuses(&self, fences: &Fences) -> Result<()> {
-        let store = witness::store(&self.world).await?;
+        let store = self.world.store().await?;
         for (shard, number) in fences {
             let position = store.log(*shard, 0, 0).await?.position;
             let fence = Fence {

@@ -34,8 +34,10 @@ impl Person {
                 Act::None
             }
             72..80 => self.goodbye(client).await,
-            80..83 => Act::Silent(self.rng.random_range(5_000..100_000)),
-            83..87 => {
+            80..83 if self.scene.size.vanishing => {
+                Act::Silent(self.rng.random_range(5_000..100_000))
+            }
+            83..87 if self.scene.size.vanishing => {
                 self.link = Link::Away;
                 self.blind();
                 let at = self.scene.record.now();
