@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR ?= auto
 CARGO := cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help build-deps test-deps build run cluster fmt lint test test-slow chaos bench bench-store release-check
+.PHONY: help build-deps test-deps build run cluster fmt lint test test-slow chaos bench bench-compare bench-store release-check
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +59,15 @@ bench: test-deps bench-store ## all measurements, the short way; JSON=1 for one 
 	$(BENCH) fanout --cluster --rooms 100 --members 100 --window 400 $(if $(JSON),--json)
 	$(BENCH) fanout --cluster --rooms 100 --members 100 --rate 25000 --no-raw $(if $(JSON),--json)
 	$(BENCH) heartbeat --cluster $(if $(JSON),--json)
+	$(BENCH) telemetry --rooms 20 --members 50 --window 100 --seconds 4 $(if $(JSON),--json)
 	$(BENCH) snapshot --cluster $(if $(JSON),--json)
+	$(BENCH) storm $(if $(JSON),--json)
 	$(BENCH) failover --cluster --dispatchers 2 --rate 25000 $(if $(JSON),--json)
+
+bench-compare: test-deps ## the service beside the articles' design and Socket.IO: table and picture in docs/performance
+	@$(CARGO) build --quiet --profile measure -p adsum -p adsum-baselines
+	@cd bench/socketio && npm install --silent --no-audit --no-fund --no-package-lock
+	$(CARGO_TARGET_DIR)/measure/compare --adsum $(CARGO_TARGET_DIR)/measure/adsum
 
 bench-store: test-deps ## cost of heartbeats, opens and memory in one real Redis; JSON=1 for one JSON object
 	@$(CARGO) run --quiet --profile measure -p adsum-store --example bench_store

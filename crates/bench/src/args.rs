@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use adsum_proto::client::Encoding;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::{connect, fanout, heartbeat, raw, snapshot, worker};
+use crate::{connect, fanout, growth, heartbeat, ladder, raw, snapshot, storm, telemetry, worker};
 
 /// Measure a service: one that runs, or with --cluster one that is started for it.
 #[derive(Debug, Args)]
@@ -21,12 +21,20 @@ enum What {
     Connect(connect::Connect),
     /// Joins and leaves in rooms: how many diffs are delivered, how fast, at what cost.
     Fanout(fanout::Fanout),
+    /// What a change and a diff cost while sessions, rooms, gateways and shards grow.
+    Growth(growth::Growth),
     /// What heartbeats cost the service and Redis.
     Heartbeat(heartbeat::Heartbeat),
+    /// A fan-out at one rate after another, until the service does not keep up.
+    Ladder(ladder::Ladder),
     /// Many subscribe to a large room at once: how long until all have it.
     Snapshot(snapshot::Snapshot),
     /// Kill a process during a fan-out: how long nothing is delivered.
     Failover(fanout::Failover),
+    /// Kill a gateway of many clients: how long until all are back, and who hears of it.
+    Storm(storm::StormOf),
+    /// A fan-out without telemetry, with metrics, and with traces of some changes: what they cost.
+    Telemetry(telemetry::Telemetry),
     /// The limit of the machine: bare sockets that are written to, bare Redis.
     Raw(raw::Raw),
     /// A part of the clients of `connect`; not for people.
@@ -46,9 +54,13 @@ impl Bench {
         match self.what {
             What::Connect(connect) => connect.run()?,
             What::Fanout(fanout) => fanout.run()?,
+            What::Growth(growth) => growth.run()?,
             What::Heartbeat(heartbeat) => heartbeat.run()?,
+            What::Ladder(ladder) => ladder.run()?,
             What::Snapshot(snapshot) => snapshot.run()?,
             What::Failover(failover) => failover.run()?,
+            What::Storm(storm) => storm.run()?,
+            What::Telemetry(telemetry) => telemetry.run()?,
             What::Raw(raw) => raw.run()?,
             What::Worker => worker::run()?,
             What::RawServer(server) => server.run()?,
@@ -89,6 +101,23 @@ pub(crate) struct Target {
     pub(crate) tenant: String,
 }
 
+impl Target {
+    /// A cluster of two gateways and one dispatcher with these settings.
+    pub(crate) fn own(settings: &[String]) -> Self {
+        Self {
+            server: Vec::new(),
+            pid: Vec::new(),
+            redis_pid: Vec::new(),
+            cluster: true,
+            gateways: 2,
+            dispatchers: 1,
+            shards: 64,
+            set: settings.to_vec(),
+            tenant: "bench".to_owned(),
+        }
+    }
+}
+
 /// What clients speak, and how results are printed.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Manner {
@@ -106,13 +135,17 @@ pub(crate) struct Manner {
 pub(crate) enum Spoken {
     Json,
     Protobuf,
+    /// Of `bench/socketio`, to compare with.
+    Socketio,
 }
 
 impl Spoken {
-    pub(crate) fn encoding(self) -> Encoding {
+    /// The encoding of our own protocol.
+    pub(crate) fn encoding(self) -> Result<Encoding> {
         match self {
-            Self::Json => Encoding::Json,
-            Self::Protobuf => Encoding::Protobuf,
+            Self::Json => Ok(Encoding::Json),
+            Self::Protobuf => Ok(Encoding::Protobuf),
+            Self::Socketio => bail!("Socket.IO has another protocol"),
         }
     }
 }

@@ -67,8 +67,15 @@ struct ConnectResult {
 impl Connect {
     pub(crate) fn run(self) -> Result<()> {
         ensure!(self.sessions > 0 && self.per_process > 0, "nothing to do");
-        let stage = Stage::set(&self.target)?;
-        let mut workers = self.workers(&stage)?;
+        let mut stage = Stage::set(&self.target)?;
+        let mut workers = Crew {
+            sessions: self.sessions,
+            first: 0,
+            members: self.members,
+            per_process: self.per_process,
+            churn: self.churn,
+        }
+        .start(&mut stage, &self.manner)?;
         let few = self.from.min(self.sessions / 2).max(1);
         let bar = report::bar(self.sessions as u64, "connecting");
         all(&mut workers, |worker| {
@@ -112,8 +119,22 @@ impl Connect {
             },
         )
     }
+}
 
-    fn workers(&self, stage: &Stage) -> Result<Vec<Worker>> {
+/// Clients that only stay, spread over as many processes as they need.
+pub(crate) struct Crew {
+    pub(crate) sessions: usize,
+    /// The number of the first one.
+    pub(crate) first: usize,
+    /// Members of a room.
+    pub(crate) members: usize,
+    pub(crate) per_process: usize,
+    /// Sessions a second that come and go besides.
+    pub(crate) churn: f64,
+}
+
+impl Crew {
+    fn start(&self, stage: &mut Stage, manner: &Manner) -> Result<Vec<Worker>> {
         let count = self.sessions.div_ceil(self.per_process);
         let share = self.sessions.div_ceil(count);
         let firsts = (0..count).map(|n| n * share);
@@ -121,20 +142,38 @@ impl Connect {
             .map(|first| {
                 let part = Part {
                     servers: stage.servers.clone(),
-                    encoding: self.manner.encoding,
-                    tenant: self.target.tenant.clone(),
-                    first,
+                    encoding: manner.encoding,
+                    tenant: stage.tenant.clone(),
+                    first: self.first + first,
                     members: self.members,
                     churn: self.churn / count as f64,
                 };
-                Worker::start(&part, share.min(self.sessions - first))
+                let worker = Worker::start(&part, share.min(self.sessions - first))?;
+                stage.worker(worker.child.id());
+                Ok(worker)
             })
             .collect()
+    }
+
+    /// Opens all of them. They beat until what is answered is dropped.
+    pub(crate) fn open(&self, stage: &mut Stage, manner: &Manner) -> Result<Vec<Worker>> {
+        if self.sessions == 0 {
+            return Ok(Vec::new());
+        }
+        let mut workers = self.start(stage, manner)?;
+        let opened = all(&mut workers, |worker| Some(Order::Open(worker.count)))?;
+        let open: usize = opened.iter().map(|done| done.open).sum();
+        let why = opened.into_iter().find_map(|done| done.why);
+        ensure!(
+            open == self.sessions,
+            "only {open} sessions could be opened: {why:?}"
+        );
+        Ok(workers)
     }
 }
 
 /// A process with a part of the clients.
-struct Worker {
+pub(crate) struct Worker {
     child: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,

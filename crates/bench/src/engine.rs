@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use adsum_proto::client::Encoding;
 use anyhow::{Context, Result};
 use mio::{Events, Interest, Poll, Token, net::TcpStream};
 use slab::Slab;
 
 use crate::{
+    args::Spoken,
     speech::{Heard, Hello, Line, Speech},
     wire,
 };
@@ -77,9 +77,9 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(encoding: Encoding, waiting: Waiting) -> Result<Self> {
+    pub(crate) fn new(spoken: Spoken, waiting: Waiting) -> Result<Self> {
         Ok(Self {
-            speech: Speech(encoding),
+            speech: Speech(spoken),
             poll: Poll::new().context("cannot poll")?,
             events: Events::with_capacity(4096),
             clients: Slab::new(),
@@ -269,7 +269,7 @@ impl Client {
         // What is asked goes out at once, as from any client.
         let _ = self.stream.set_nodelay(true);
         self.phase = Phase::Handshake;
-        self.unsent = wire::handshake(host, speech.0.subprotocol());
+        self.unsent = speech.handshake(host);
     }
 
     fn send(&mut self, binary: bool, payload: &[u8]) {
@@ -320,6 +320,9 @@ impl Client {
             match kind {
                 wire::Kind::Message => {
                     let heard = speech.hear(payload, |line| act(Event::Line(line)))?;
+                    if let Heard::Ping(echo) = heard {
+                        self.send(speech.binary(), echo.as_bytes());
+                    }
                     self.hear(heard, now, &mut act)?;
                 }
                 wire::Kind::Close => {

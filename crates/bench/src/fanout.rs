@@ -91,22 +91,22 @@ pub(crate) struct FanoutResult {
     members: usize,
     encoding: Spoken,
     polling: &'static str,
-    diffs_per_s: f64,
-    changes_per_s: f64,
-    lost: u64,
-    duplicated: u64,
+    pub(crate) diffs_per_s: f64,
+    pub(crate) changes_per_s: f64,
+    pub(crate) lost: u64,
+    pub(crate) duplicated: u64,
     /// States in place of diffs, to clients that did not keep up.
     resyncs: u64,
     diffs_per_frame: f64,
-    cpu_us_per_diff: f64,
+    pub(crate) cpu_us_per_diff: f64,
     cpu_us_per_frame: f64,
-    redis_cpu_us_per_change: f64,
+    pub(crate) redis_cpu_us_per_change: f64,
     latency_ms: Spread,
     /// To the last member.
     last_ms: Spread,
     /// Cores that the generator took, and that nobody of us did.
     generator_cpu: f64,
-    foreign_cpu: f64,
+    pub(crate) foreign_cpu: f64,
     steal: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<RawResult>,
@@ -138,37 +138,106 @@ impl Failover {
 }
 
 /// Sets members and movers up and lets them run; `half_way` is called once.
-pub(crate) fn measure(
+fn measure(
     stage: &Stage,
     load: &Load,
     manner: &Manner,
     half_way: impl FnOnce(&Stage) -> Result<()>,
 ) -> Result<FanoutResult> {
-    ensure!(
-        load.rooms > 0 && load.members > 0 && load.window > 0,
-        "nothing to do"
-    );
-    let mut engine = Engine::new(manner.encoding.encoding(), Waiting::Millisecond)?;
-    let mut fan = Fan::new(load)?;
-    fill(stage, load, &mut engine, &mut fan)?;
-    while !stage.is_settled()? {
-        engine.run_until(&mut fan, Duration::from_secs(1), |fan| fan.failed.is_some())?;
-        fan.check()?;
+    let mut crowd = Crowd::gather(stage, load, manner)?;
+    crowd.warm_up(stage)?;
+    crowd.measure(stage, half_way)
+}
+
+/// Members and movers of one service, ready to run.
+pub(crate) struct Crowd<'a> {
+    load: &'a Load,
+    manner: &'a Manner,
+    engine: Engine,
+    fan: Fan,
+    driver: Driver,
+}
+
+impl<'a> Crowd<'a> {
+    /// Connects everybody.
+    pub(crate) fn gather(stage: &Stage, load: &'a Load, manner: &'a Manner) -> Result<Self> {
+        ensure!(
+            load.rooms > 0 && load.members > 0 && load.window > 0,
+            "nothing to do"
+        );
+        let mut crowd = Self {
+            load,
+            manner,
+            engine: Engine::new(manner.encoding, Waiting::Millisecond)?,
+            fan: Fan::new(load)?,
+            driver: Driver::new(load),
+        };
+        fill(stage, load, &mut crowd.engine, &mut crowd.fan)?;
+        Ok(crowd)
     }
-    if load.spin {
-        engine.waits(Waiting::Spinning);
+
+    /// From now on at so many diffs a second.
+    pub(crate) fn at(&mut self, rate: f64) {
+        self.driver.every = every(rate, self.load.members);
     }
-    let mut driver = Driver::new(load);
-    driver.run(&mut engine, &mut fan, load.warm_up)?;
-    fan.measure();
-    let (begun, before) = (Instant::now(), stage.look());
-    driver.run(&mut engine, &mut fan, load.seconds / 2)?;
-    half_way(stage)?;
-    driver.run(&mut engine, &mut fan, load.seconds / 2)?;
-    let (took, after) = (begun.elapsed(), stage.look());
-    let counted = fan.stop();
-    engine.run_until(&mut fan, LAST, |fan| fan.is_quiet())?;
-    Ok(result(load, manner, took, &counted, &fan, &before, &after))
+
+    /// Lets time pass: everybody beats.
+    pub(crate) fn idle(&mut self, time: Duration) -> Result<()> {
+        let failed = |fan: &mut Fan| fan.failed.is_some();
+        self.engine.run_until(&mut self.fan, time, failed)?;
+        self.fan.check()
+    }
+
+    /// Waits until the service has settled, and runs for as long as it takes to be warm.
+    pub(crate) fn warm_up(&mut self, stage: &Stage) -> Result<()> {
+        while !stage.is_settled()? {
+            self.idle(Duration::from_secs(1))?;
+        }
+        if self.load.spin {
+            self.engine.waits(Waiting::Spinning);
+        }
+        self.run(self.load.warm_up)
+    }
+
+    fn run(&mut self, time: Duration) -> Result<()> {
+        self.driver.run(&mut self.engine, &mut self.fan, time)
+    }
+
+    /// What the service spends while nobody moves, in seconds of one core per second: of its own
+    /// and of Redis.
+    pub(crate) fn rest(&mut self, stage: &Stage, time: Duration) -> Result<(f64, f64)> {
+        let (begun, before) = (Instant::now(), stage.look());
+        self.idle(time)?;
+        let (took, spent) = (begun.elapsed().as_secs_f64(), stage.look().since(&before));
+        Ok((spent.service / took, spent.redis / took))
+    }
+
+    /// Runs, and waits for what is on its way; `half_way` is called once.
+    pub(crate) fn measure(
+        &mut self,
+        stage: &Stage,
+        half_way: impl FnOnce(&Stage) -> Result<()>,
+    ) -> Result<FanoutResult> {
+        self.fan.measure();
+        let (begun, before) = (Instant::now(), stage.look());
+        self.run(self.load.seconds / 2)?;
+        half_way(stage)?;
+        self.run(self.load.seconds / 2)?;
+        let (took, after) = (begun.elapsed(), stage.look());
+        let counted = self.fan.stop();
+        self.engine
+            .run_until(&mut self.fan, LAST, |fan| fan.is_quiet())?;
+        let fan = &self.fan;
+        Ok(result(
+            self.load,
+            self.manner,
+            took,
+            &counted,
+            fan,
+            &before,
+            &after,
+        ))
+    }
 }
 
 fn result(
@@ -256,6 +325,12 @@ pub(crate) fn conn_now() -> u64 {
     now.map_or(1, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// Between two changes, if each is so many diffs.
+fn every(rate: f64, members: usize) -> Option<Duration> {
+    let changes = rate / members as f64;
+    Some(Duration::from_secs_f64(1.0 / changes.max(1e-3)))
+}
+
 /// Sends movers on their way.
 struct Driver {
     /// Between two changes; `None` in a closed loop.
@@ -266,9 +341,8 @@ struct Driver {
 
 impl Driver {
     fn new(load: &Load) -> Self {
-        let changes = load.rate.map(|rate| rate / load.members as f64);
         Self {
-            every: changes.map(|changes| Duration::from_secs_f64(1.0 / changes.max(1e-3))),
+            every: load.rate.and_then(|rate| every(rate, load.members)),
             next: Instant::now(),
             idle: VecDeque::new(),
         }

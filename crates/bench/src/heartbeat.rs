@@ -36,6 +36,9 @@ pub(crate) struct Heartbeat {
     /// Beats a second, of all together.
     #[arg(long, default_value_t = 20_000.0)]
     rate: f64,
+    /// Leave out beats over HTTP.
+    #[arg(long)]
+    no_http: bool,
     /// Beats in one HTTP request.
     #[arg(long, default_value_t = 500)]
     batch: usize,
@@ -58,13 +61,14 @@ struct HeartbeatResult {
     encoding: Spoken,
     #[serde(flatten)]
     connections: Cost,
-    http: Cost,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http: Option<Cost>,
 }
 
 impl Heartbeat {
     pub(crate) fn run(self) -> Result<()> {
         let stage = Stage::set(&self.target)?;
-        let mut engine = Engine::new(self.manner.encoding.encoding(), Waiting::Millisecond)?;
+        let mut engine = Engine::new(self.manner.encoding, Waiting::Millisecond)?;
         let mut beats = Beats::default();
         for n in 0..self.sessions {
             let hello = Hello {
@@ -97,14 +101,17 @@ impl Heartbeat {
         })?;
         let busy = self.spend(&stage, || self.beat(&mut engine, &mut beats))?;
         drop(engine);
-        let http = self.spend(&stage, || self.post(stage.server(0)?))?;
+        let http = match self.no_http {
+            true => None,
+            false => Some(self.spend(&stage, || self.post(stage.server(0)?))?),
+        };
         report::print(
             self.manner.json,
             &HeartbeatResult {
                 sessions: self.sessions,
                 encoding: self.manner.encoding,
                 connections: cost(&busy, &idle),
-                http: cost(&http, &idle),
+                http: http.map(|http| cost(&http, &idle)),
             },
         )
     }

@@ -3,18 +3,23 @@
 //! - `engine`, `wire`, `speech`: thousands of WebSocket clients on one thread.
 //! - `stage`: the service that is measured: one that runs, or a cluster of its own.
 //! - `usage`: what processes and the machine spend.
-//! - one module per measurement: `connect`, `fanout`, `heartbeat`, `snapshot`, `raw`.
+//! - one module per measurement: `connect`, `fanout`, `growth`, `heartbeat`, `ladder`, `snapshot`, `storm`, `telemetry`, `raw`.
 
 mod args;
 mod connect;
 mod engine;
 mod fanout;
+mod growth;
 mod heartbeat;
+mod ladder;
 mod raw;
 mod report;
 mod snapshot;
+mod socketio;
 mod speech;
 mod stage;
+mod storm;
+mod telemetry;
 mod usage;
 mod wire;
 mod worker;

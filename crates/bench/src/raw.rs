@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ impl Raw {
 /// A bare server and the clients of one load.
 pub(crate) fn measure(load: &Load, manner: &Manner, diffs: usize) -> Result<RawResult> {
     let mut server = Bare::start(load, manner.encoding, diffs)?;
-    let mut engine = Engine::new(manner.encoding.encoding(), Waiting::Millisecond)?;
+    let mut engine = Engine::new(manner.encoding, Waiting::Millisecond)?;
     let mut rooms = Rooms {
         opened: 0,
         failed: None,
@@ -131,6 +131,7 @@ impl Bare {
         let encoding = match spoken {
             Spoken::Json => "json",
             Spoken::Protobuf => "protobuf",
+            Spoken::Socketio => bail!("the bare server does not speak Socket.IO; try --no-raw"),
         };
         let mut child = Command::new(binary)
             .args(["bench", "raw-server", "--encoding", encoding])

@@ -76,6 +76,11 @@ fn flatten(name: &str, value: &serde_json::Value, rows: &mut Vec<(String, String
                 flatten(&at(key), value, rows);
             }
         }
+        Value::Array(items) => {
+            for (n, item) in items.iter().enumerate() {
+                flatten(&format!("{name}.{n}"), item, rows);
+            }
+        }
         Value::Null => {}
         Value::String(text) => rows.push((name.to_owned(), text.clone())),
         Value::Number(number) => {

@@ -48,7 +48,7 @@ struct SnapshotResult {
 impl Snapshot {
     pub(crate) fn run(self) -> Result<()> {
         let stage = Stage::set(&self.target)?;
-        let mut engine = Engine::new(self.manner.encoding.encoding(), Waiting::Millisecond)?;
+        let mut engine = Engine::new(self.manner.encoding, Waiting::Millisecond)?;
         let mut storm = Storm {
             opened: 0,
             failed: None,

@@ -6,18 +6,27 @@ use prost::Message;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::{args::Spoken, socketio, wire};
+
 /// Frames in one encoding.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Speech(pub(crate) Encoding);
+pub(crate) struct Speech(pub(crate) Spoken);
 
 /// What is heard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    Welcome { heartbeat_ms: u64 },
+    Welcome {
+        heartbeat_ms: u64,
+    },
     Ack,
-    State { members: usize, complete: bool },
+    State {
+        members: usize,
+        complete: bool,
+    },
     Diff,
     Reconnect,
+    /// To be echoed by this.
+    Ping(&'static str),
     Error(String),
     Other,
 }
@@ -40,12 +49,21 @@ pub(crate) struct Hello {
 
 impl Speech {
     pub(crate) fn binary(self) -> bool {
-        self.0 == Encoding::Protobuf
+        self.0 == Spoken::Protobuf
+    }
+
+    /// What opens a connection.
+    pub(crate) fn handshake(self, host: &str) -> Vec<u8> {
+        match self.0 {
+            Spoken::Json => wire::handshake(host, "/v1/ws", Encoding::Json.subprotocol()),
+            Spoken::Protobuf => wire::handshake(host, "/v1/ws", Encoding::Protobuf.subprotocol()),
+            Spoken::Socketio => wire::handshake(host, socketio::PATH, "socketio"),
+        }
     }
 
     pub(crate) fn hello(self, token: &str, hello: &Hello) -> Vec<u8> {
         match self.0 {
-            Encoding::Json => {
+            Spoken::Json => {
                 let watch = hello.watch.iter().map(|topic| json!({ "topic": topic }));
                 let watch: Vec<_> = watch.collect();
                 text(&json!({
@@ -53,7 +71,7 @@ impl Speech {
                     "rooms": hello.rooms, "watch": watch,
                 }))
             }
-            Encoding::Protobuf => {
+            Spoken::Protobuf => {
                 let rooms = hello.rooms.iter().map(|room| v1::Join {
                     room: room.clone(),
                     meta: None,
@@ -71,50 +89,56 @@ impl Speech {
                     ..v1::Hello::default()
                 }))
             }
+            Spoken::Socketio => socketio::hello(token, hello),
         }
     }
 
     pub(crate) fn join(self, room: &str) -> Vec<u8> {
         match self.0 {
-            Encoding::Json => text(&json!({ "type": "join", "room": room })),
-            Encoding::Protobuf => bytes(v1::client_frame::Frame::Join(v1::Join {
+            Spoken::Json => text(&json!({ "type": "join", "room": room })),
+            Spoken::Protobuf => bytes(v1::client_frame::Frame::Join(v1::Join {
                 room: room.to_owned(),
                 meta: None,
             })),
+            Spoken::Socketio => socketio::event("join", room),
         }
     }
 
     pub(crate) fn part(self, room: &str) -> Vec<u8> {
         match self.0 {
-            Encoding::Json => text(&json!({ "type": "part", "room": room })),
-            Encoding::Protobuf => bytes(v1::client_frame::Frame::Part(v1::Part {
+            Spoken::Json => text(&json!({ "type": "part", "room": room })),
+            Spoken::Protobuf => bytes(v1::client_frame::Frame::Part(v1::Part {
                 room: room.to_owned(),
             })),
+            Spoken::Socketio => socketio::event("part", room),
         }
     }
 
     pub(crate) fn heartbeat(self) -> Vec<u8> {
         match self.0 {
-            Encoding::Json => text(&json!({ "type": "heartbeat" })),
-            Encoding::Protobuf => bytes(v1::client_frame::Frame::Heartbeat(v1::Heartbeat {})),
+            Spoken::Json => text(&json!({ "type": "heartbeat" })),
+            Spoken::Protobuf => bytes(v1::client_frame::Frame::Heartbeat(v1::Heartbeat {})),
+            Spoken::Socketio => socketio::BEAT.into(),
         }
     }
 
     pub(crate) fn watch(self, topic: &str) -> Vec<u8> {
         match self.0 {
-            Encoding::Json => text(&json!({ "type": "watch", "topic": topic })),
-            Encoding::Protobuf => bytes(v1::client_frame::Frame::Watch(v1::Watch {
+            Spoken::Json => text(&json!({ "type": "watch", "topic": topic })),
+            Spoken::Protobuf => bytes(v1::client_frame::Frame::Watch(v1::Watch {
                 topic: topic.to_owned(),
                 ..v1::Watch::default()
             })),
+            Spoken::Socketio => socketio::event("watch", topic),
         }
     }
 
     /// Reads a frame; each line of a diff goes to `lines`.
     pub(crate) fn hear(self, frame: &[u8], lines: impl FnMut(Line<'_>)) -> Result<Heard, String> {
         match self.0 {
-            Encoding::Json => hear_json(frame, lines),
-            Encoding::Protobuf => hear_proto(frame, lines).ok_or_else(|| "bad protobuf".into()),
+            Spoken::Json => hear_json(frame, lines),
+            Spoken::Protobuf => hear_proto(frame, lines).ok_or_else(|| "bad protobuf".into()),
+            Spoken::Socketio => socketio::hear(frame, lines),
         }
     }
 }
@@ -367,9 +391,9 @@ mod tests {
         let bodies = [ServerBody::Ack, ServerBody::Reconnect { after_ms: 5 }];
         for body in bodies {
             let frame = ServerFrame::new(Some(Ref::new("r").unwrap()), body);
-            let [json, proto] = [Encoding::Json, Encoding::Protobuf].map(|encoding| {
+            let [json, proto] = [Spoken::Json, Spoken::Protobuf].map(|encoding| {
                 Speech(encoding)
-                    .hear(&encoding.encode(&frame), |_| ())
+                    .hear(&encoding.encoding().unwrap().encode(&frame), |_| ())
                     .unwrap()
             });
             assert_eq!(json, proto);

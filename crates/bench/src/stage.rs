@@ -1,6 +1,6 @@
 //! The service that is measured: one that runs, or a cluster that is started for it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, rc::Rc, time::Duration};
 
 use adsum_tests::{
     ClusterOptions, EtcdCluster, Node, NodeOptions, RedisCluster, TestDir, eventually,
@@ -16,29 +16,60 @@ use crate::{
 /// What is measured.
 pub(crate) struct Stage {
     pub(crate) servers: Vec<SocketAddr>,
-    tenant: String,
+    pub(crate) tenant: String,
     /// Processes of the service: of gateways, of the others, of Redis, and what stands beside.
     pub(crate) gateways: Vec<u32>,
     others: Vec<u32>,
     redis: Vec<u32>,
     beside: Vec<u32>,
+    /// Processes of ours besides this one.
+    workers: Vec<u32>,
     cluster: Option<Local>,
 }
 
 /// A cluster on this machine; it ends with this.
 struct Local {
     nodes: Vec<Node>,
-    _redis: RedisCluster,
-    _etcd: EtcdCluster,
-    _logs: TestDir,
     // Last: what is above ends on it.
-    runtime: Runtime,
+    ground: Rc<Ground>,
+}
+
+/// What clusters of this machine stand on: Redis and etcd, which several may share.
+pub(crate) struct Ground {
+    redis: RedisCluster,
+    etcd: EtcdCluster,
+    logs: TestDir,
+    // Last: what is above ends on it.
+    pub(crate) runtime: Runtime,
+}
+
+impl Ground {
+    pub(crate) fn lay() -> Result<Rc<Self>> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let options = ClusterOptions {
+            // The machine is full on purpose: nobody is dead who is only late.
+            node_timeout: Duration::from_secs(15),
+            ..ClusterOptions::default()
+        };
+        let (redis, etcd) = runtime.block_on(async {
+            tokio::try_join!(RedisCluster::start_with(options), EtcdCluster::start(3))
+        })?;
+        Ok(Rc::new(Self {
+            redis,
+            etcd,
+            logs: TestDir::new("bench")?,
+            runtime,
+        }))
+    }
 }
 
 impl Stage {
     pub(crate) fn set(target: &Target) -> Result<Self> {
         if target.cluster {
-            return Self::start(target);
+            return Self::start(&Ground::lay()?, "adsum", target);
         }
         Ok(Self {
             servers: target.server.clone(),
@@ -47,16 +78,15 @@ impl Stage {
             others: Vec::new(),
             redis: target.redis_pid.clone(),
             beside: Vec::new(),
+            workers: Vec::new(),
             cluster: None,
         })
     }
 
-    fn start(target: &Target) -> Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        let (nodes, redis, etcd, logs) = runtime.block_on(start(target))?;
+    /// A cluster of this name.
+    pub(crate) fn start(ground: &Rc<Ground>, name: &str, target: &Target) -> Result<Self> {
+        let nodes = ground.runtime.block_on(start(ground, name, target))?;
+        let (redis, etcd) = (&ground.redis, &ground.etcd);
         let pids = |role: &str| -> Vec<u32> {
             let of_role = nodes.iter().filter(|node| node.name().starts_with(role));
             of_role.filter_map(|node| node.process().pid()).collect()
@@ -77,14 +107,17 @@ impl Stage {
             others: pids("dispatcher"),
             redis: redis_pids.collect(),
             beside: etcd_pids.collect(),
+            workers: Vec::new(),
             cluster: Some(Local {
                 nodes,
-                _redis: redis,
-                _etcd: etcd,
-                _logs: logs,
-                runtime,
+                ground: ground.clone(),
             }),
         })
+    }
+
+    /// A process that works for this one: what it spends is the generator's.
+    pub(crate) fn worker(&mut self, pid: u32) {
+        self.workers.push(pid);
     }
 
     /// A token of a user.
@@ -107,6 +140,23 @@ impl Stage {
         node.process().kill()
     }
 
+    /// Calls of the gateways that run to the store until now, by what they ask for.
+    pub(crate) fn store_calls(&self) -> Result<BTreeMap<String, u64>> {
+        let cluster = self.cluster.as_ref().context("only with --cluster")?;
+        let mut calls = BTreeMap::new();
+        let gateways = cluster
+            .nodes
+            .iter()
+            .filter(|node| node.name().starts_with("gateway") && node.process().is_running());
+        for node in gateways {
+            let text = cluster.ground.runtime.block_on(node.metrics())?;
+            for (operation, count) in text.lines().filter_map(call_count) {
+                *calls.entry(operation.to_owned()).or_default() += count;
+            }
+        }
+        Ok(calls)
+    }
+
     /// Whether leaves are told already. A shard that has just begun waits until all who may be
     /// there had time to say so.
     pub(crate) fn is_settled(&self) -> Result<bool> {
@@ -118,7 +168,7 @@ impl Stage {
             .iter()
             .filter(|n| n.name().starts_with("dispatcher"));
         for node in dispatchers {
-            let shards = cluster.runtime.block_on(node.shards())?;
+            let shards = cluster.ground.runtime.block_on(node.shards())?;
             let mut shards = shards.as_object().into_iter().flatten();
             if shards.any(|(_, shard)| shard["log"]["settling"] != false) {
                 return Ok(false);
@@ -134,7 +184,7 @@ impl Stage {
             others: usage::of(&self.others),
             redis: usage::of(&self.redis),
             beside: usage::of(&self.beside),
-            own: usage::own(),
+            own: usage::own().and(usage::of(&self.workers)),
             machine: Machine::now(),
         }
     }
@@ -180,14 +230,16 @@ impl Look {
     }
 }
 
-async fn start(target: &Target) -> Result<(Vec<Node>, RedisCluster, EtcdCluster, TestDir)> {
-    let options = ClusterOptions {
-        // The machine is full on purpose: nobody is dead who is only late.
-        node_timeout: Duration::from_secs(15),
-        ..ClusterOptions::default()
-    };
-    let (redis, etcd) = tokio::try_join!(RedisCluster::start_with(options), EtcdCluster::start(3))?;
-    let logs = TestDir::new("bench")?;
+/// The operation and the number of calls in a line of a gateway's metrics.
+fn call_count(line: &str) -> Option<(&str, u64)> {
+    let line = line.strip_prefix("db_client_operation_duration_seconds_count{")?;
+    let (labels, count) = line.rsplit_once("} ")?;
+    let (_, operation) = labels.split_once("db_operation_name=\"")?;
+    Some((operation.split('"').next()?, count.trim().parse().ok()?))
+}
+
+async fn start(ground: &Ground, cluster: &str, target: &Target) -> Result<Vec<Node>> {
+    let logs = ground.logs.folder(cluster)?;
     let binary = std::env::current_exe().context("where this binary is")?;
     let dispatchers = (0..target.dispatchers).map(|n| ("dispatcher", "dispatcher,reaper", n));
     let gateways = (0..target.gateways).map(|n| ("gateway", "gateway", n));
@@ -198,7 +250,8 @@ async fn start(target: &Target) -> Result<(Vec<Node>, RedisCluster, EtcdCluster,
             ..NodeOptions::fast(&binary, &format!("{name}-{n}"), roles)
         };
         options = options
-            .in_cluster(&redis.urls(), &etcd.endpoints())
+            .in_cluster(&ground.redis.urls(), &ground.etcd.endpoints())
+            .with("CLUSTER__NAME", cluster)
             .with("CLUSTER__SHARDS", target.shards)
             // A few clients do the work of many.
             .with("LIMITS__MESSAGES_PER_SECOND", 100_000)
@@ -207,7 +260,7 @@ async fn start(target: &Target) -> Result<(Vec<Node>, RedisCluster, EtcdCluster,
             let (key, value) = set.split_once('=').context("--set takes KEY=VALUE")?;
             options = options.with(key, value);
         }
-        nodes.push(Node::start(logs.path(), &options).await?);
+        nodes.push(Node::start(&logs, &options).await?);
     }
     eventually("every gateway is fed", Duration::from_secs(60), || async {
         for gateway in nodes.iter().filter(|n| n.name().starts_with("gateway")) {
@@ -221,5 +274,5 @@ async fn start(target: &Target) -> Result<(Vec<Node>, RedisCluster, EtcdCluster,
         Ok(())
     })
     .await?;
-    Ok((nodes, redis, etcd, logs))
+    Ok(nodes)
 }

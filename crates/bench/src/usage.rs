@@ -12,6 +12,16 @@ pub(crate) struct Usage {
     pub(crate) rss: u64,
 }
 
+impl Usage {
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu + other.cpu,
+            rss: self.rss + other.rss,
+        }
+    }
+}
+
 /// What processes have used until now. One that is gone has used nothing.
 pub(crate) fn of(pids: &[u32]) -> Usage {
     let mut all = Usage::default();

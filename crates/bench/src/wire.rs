@@ -4,10 +4,10 @@
 const LARGEST: usize = 64 << 20;
 
 /// The request that opens a WebSocket.
-pub(crate) fn handshake(host: &str, subprotocol: &str) -> Vec<u8> {
+pub(crate) fn handshake(host: &str, path: &str, subprotocol: &str) -> Vec<u8> {
     // The key is for proxies that answer from a cache; there is none here.
     format!(
-        "GET /v1/ws HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
          Sec-WebSocket-Protocol: {subprotocol}\r\n\r\n"
     )

@@ -75,7 +75,7 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     });
-    let mut engine = Engine::new(part.encoding.encoding(), Waiting::Millisecond)?;
+    let mut engine = Engine::new(part.encoding, Waiting::Millisecond)?;
     let mut crowd = Crowd::default();
     let mut clients = Clients { part, opened: 0 };
     loop {

@@ -37,7 +37,7 @@ enum Order {
 impl Server {
     pub(crate) fn run(self) -> Result<()> {
         let runtime = tokio::runtime::Runtime::new()?;
-        let encoding = self.encoding.encoding();
+        let encoding = self.encoding.encoding()?;
         let rooms = Rooms::default();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         crate::report::say(&listener.local_addr()?.to_string());
