@@ -7,9 +7,11 @@ use adsum_dispatcher::Dispatcher;
 use adsum_gateway::feed::{self, Connector};
 use anyhow::{Context, Result};
 use tokio::{io::DuplexStream, net::TcpListener, sync::mpsc};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
+use tonic::transport::{
+    Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig, server::TcpIncoming,
+};
 
 pub use crate::config::FeedTls;
 
@@ -64,9 +66,7 @@ pub fn serve(
     cancel: &CancellationToken,
     tracker: &TaskTracker,
 ) -> Result<()> {
-    let mut server = Server::builder()
-        .tcp_nodelay(true)
-        .http2_keepalive_interval(Some(KEEPALIVE));
+    let mut server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE));
     if let (Incoming::Tcp(_), Some(tls)) = (&incoming, server_tls(tls)?) {
         server = server
             .tls_config(tls)
@@ -79,7 +79,8 @@ pub fn serve(
     tracker.spawn(async move {
         let served = match incoming {
             Incoming::Tcp(listener) => {
-                let connections = TcpListenerStream::new(listener);
+                // Small frames one after another: none may wait until the last is acknowledged.
+                let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
                 router.serve_with_incoming_shutdown(connections, stop).await
             }
             Incoming::Memory(pipes) => {

@@ -7,7 +7,7 @@ use adsum_core::store::{Result, StoreError};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
     ProtocolVersion, PushInfo, RedisError, RedisResult, TlsCertificates,
-    aio::MultiplexedConnection,
+    aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 
 use super::{RedisConfig, call, config::server_of, topology::Address};
@@ -154,7 +154,9 @@ fn parse(url: &str) -> Result<ConnectionInfo> {
         .redis_settings()
         .clone()
         .set_protocol(ProtocolVersion::RESP3);
-    Ok(info.set_redis_settings(settings))
+    // Small requests one after another: none may wait until the last is acknowledged.
+    let tcp = TcpSettings::default().set_nodelay(true);
+    Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
 }
 
 impl Address {
