@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    Change, Event, Item, Origin, Person, Reason, RoomId, TenantId, Topic, UserId, UserKey, Version,
-    store::Snapshot,
+    Change, DeviceId, Event, Item, Origin, Person, Reason, RoomId, TenantId, Topic, UserId,
+    UserKey, Version, store::Snapshot,
 };
 
 /// How a user stands in a topic.
@@ -214,6 +214,12 @@ impl View {
                 .map(|(_, i)| with_version(i))
                 .collect(),
         }
+    }
+
+    /// The devices of a user that have a session.
+    pub fn devices(&self, owner: &UserKey) -> impl Iterator<Item = &DeviceId> {
+        let person = self.people.get(owner).into_iter();
+        person.flat_map(|person| person.sessions.keys())
     }
 
     /// How many people in a topic everybody may see.

@@ -93,18 +93,18 @@ pub(crate) fn parts(shard: Shard, parts: &Parts) -> Vec<feed::Frame> {
         .collect()
 }
 
-pub(crate) fn kicked(sessions: &[(Shard, SessionKey)]) -> Vec<feed::Frame> {
+pub(crate) fn checks(sessions: &[(Shard, SessionKey)]) -> Vec<feed::Frame> {
     let at = Mark {
         version: Version::ZERO,
         settling: false,
     };
     let frames = sessions.iter().map(|(shard, session)| {
-        let kicked = feed::Kicked {
+        let check = feed::Check {
             tenant: session.owner.tenant.to_string(),
             user: session.owner.user.to_string(),
             device: session.device.to_string(),
         };
-        frame(*shard, at, Body::Kicked(kicked))
+        frame(*shard, at, Body::Check(check))
     });
     frames.collect()
 }

@@ -27,7 +27,7 @@ const BATCH: usize = 2000;
 const PARTS: usize = 32;
 
 /// Closed sessions that wait to be told.
-const KICKED: usize = 1000;
+const CHECKS: usize = 1000;
 
 /// How far a shard was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum Next {
     /// Ask this shard for parts of these topics, and say when they are sent.
     Parts(Shard, Vec<TopicKey>),
     /// Sessions that a service has closed.
-    Kicked(Vec<(Shard, SessionKey)>),
+    Checks(Vec<(Shard, SessionKey)>),
     /// Nothing now.
     Idle,
 }
@@ -59,7 +59,7 @@ struct Queue {
     taken: BTreeSet<Shard>,
     states: VecDeque<(Shard, Arc<Routed>)>,
     marks: BTreeMap<Shard, Mark>,
-    kicked: Vec<(Shard, SessionKey)>,
+    checks: Vec<(Shard, SessionKey)>,
     parts: BTreeMap<Shard, VecDeque<TopicKey>>,
     /// Shards whose every topic is being sent whole: no mark until that is done, since a mark
     /// says that nothing before it is missing.
@@ -262,12 +262,12 @@ impl Outlet {
         self.peak.fetch_max(queue.states.len(), Relaxed);
     }
 
-    /// A service has closed this session. Past a bound it is not told: the gateway's renewals
-    /// will notice.
-    pub fn kicked(&self, shard: Shard, session: &SessionKey) {
+    /// Whoever has this session is to look at it again. Past a bound it is not told: the gateway's
+    /// renewals will notice what was closed.
+    pub fn check(&self, shard: Shard, session: &SessionKey) {
         let mut queue = self.queue();
-        if queue.kicked.len() < KICKED && !self.closed() {
-            queue.kicked.push((shard, session.clone()));
+        if queue.checks.len() < CHECKS && !self.closed() {
+            queue.checks.push((shard, session.clone()));
             drop(queue);
             self.wake.notify_one();
         }
@@ -283,8 +283,8 @@ impl Outlet {
     /// that neither keeps the other waiting.
     pub fn next(&self) -> Next {
         let mut queue = self.queue();
-        if !queue.kicked.is_empty() {
-            return Next::Kicked(std::mem::take(&mut queue.kicked));
+        if !queue.checks.is_empty() {
+            return Next::Checks(std::mem::take(&mut queue.checks));
         }
         queue.parts_turn = !queue.parts_turn;
         if queue.parts_turn
@@ -403,7 +403,7 @@ mod tests {
         loop {
             match outlet.next() {
                 Next::Idle => return sent,
-                Next::Kicked(sessions) => sent.push(format!("K{}", sessions.len())),
+                Next::Checks(sessions) => sent.push(format!("K{}", sessions.len())),
                 Next::Batch(states, marks) => {
                     sent.extend(
                         states

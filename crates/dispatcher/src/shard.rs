@@ -154,7 +154,7 @@ impl ShardTask {
             Some(states) => {
                 self.route(&states);
                 self.mark();
-                self.tell_kicked();
+                self.tell_checks();
             }
             None => self.look().await,
         }
@@ -189,13 +189,13 @@ impl ShardTask {
             Ok(News::Behind) => {}
             Err(error) => tracing::debug!(shard = self.shard, %error, "shard can't be read now"),
         }
-        self.tell_kicked();
+        self.tell_checks();
     }
 
-    fn tell_kicked(&mut self) {
-        for session in self.tail.kicked() {
+    fn tell_checks(&mut self) {
+        for session in self.tail.checks() {
             let outlets = self.takers.values();
-            outlets.for_each(|outlet| outlet.kicked(self.shard, &session));
+            outlets.for_each(|outlet| outlet.check(self.shard, &session));
         }
     }
 

@@ -119,7 +119,7 @@ impl Stream {
                         }
                         frames::states(&states, &marks)
                     }
-                    Next::Kicked(sessions) => frames::kicked(&sessions),
+                    Next::Checks(sessions) => frames::checks(&sessions),
                     Next::Parts(shard, topics) => {
                         asked.push(self.ask(shard, topics));
                         continue;

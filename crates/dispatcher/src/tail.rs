@@ -49,8 +49,8 @@ pub struct Tail {
     /// States of changes that are in the view and were not handed on yet: what a look or a burst
     /// of pushes took before it met a hole or an error must not be forgotten.
     fresh: Fresh,
-    /// Sessions that a service has closed, still to be told.
-    kicked: Vec<SessionKey>,
+    /// Sessions whose gateways have to look at them, still to be told.
+    checks: Vec<SessionKey>,
     pub(crate) traces: Traces,
     /// Changes that the last look found in the log and that were not in the view.
     pub(crate) lag: u64,
@@ -67,7 +67,7 @@ impl Tail {
             view: None,
             read: 0,
             fresh: Fresh::default(),
-            kicked: Vec::new(),
+            checks: Vec::new(),
             traces: Traces::default(),
             lag: 0,
         }
@@ -79,9 +79,9 @@ impl Tail {
         self.view.as_ref()
     }
 
-    /// Sessions that a service has closed since the last time this was asked.
-    pub fn kicked(&mut self) -> Vec<SessionKey> {
-        std::mem::take(&mut self.kicked)
+    /// Sessions that their gateways have to look at, since the last time this was asked.
+    pub fn checks(&mut self) -> Vec<SessionKey> {
+        std::mem::take(&mut self.checks)
     }
 
     /// Takes pushed changes that follow the view without a hole. `None`: look at the log.
@@ -100,7 +100,7 @@ impl Tail {
                 return None;
             }
             self.read += 1;
-            self.kicked.extend(kicked(change));
+            self.checks.extend(checks(view, change));
             let states = view.apply(change);
             self.fresh
                 .add((self.shard, taken), change, states, &mut self.traces);
@@ -140,7 +140,7 @@ impl Tail {
                     // the reason, which a picture does not have.
                     for change in &page.entries {
                         self.read = change.version.seq;
-                        self.kicked.extend(kicked(change));
+                        self.checks.extend(checks(view, change));
                         let states = view.apply(change);
                         self.fresh
                             .add((self.shard, taken), change, states, &mut self.traces);
@@ -156,7 +156,7 @@ impl Tail {
                     let old = view.version().epoch;
                     for change in page.entries.iter().filter(|c| c.version.epoch == old) {
                         self.read = change.version.seq;
-                        self.kicked.extend(kicked(change));
+                        self.checks.extend(checks(view, change));
                         let states = view.apply(change);
                         self.fresh
                             .add((self.shard, taken), change, states, &mut self.traces);
@@ -179,7 +179,7 @@ impl Tail {
             }
             for change in &page.entries {
                 self.read = change.version.seq;
-                self.kicked.extend(kicked(change));
+                self.checks.extend(checks(view, change));
                 let states = view.apply(change);
                 self.fresh
                     .add((self.shard, taken), change, states, &mut self.traces);
@@ -236,15 +236,21 @@ impl Tail {
     }
 }
 
-fn kicked(change: &Change) -> Option<SessionKey> {
+/// Sessions that were changed without their gateway: closed by a service, or their user prefers
+/// something else, which the gateway has to carry through a loss.
+fn checks(view: &View, change: &Change) -> Vec<SessionKey> {
     match &change.event {
         Event::Session {
             owner,
             device,
             reason: Some(Reason::Kicked),
             ..
-        } => Some(SessionKey::new(owner.clone(), device.clone())),
-        _ => None,
+        } => vec![SessionKey::new(owner.clone(), device.clone())],
+        Event::Prefs { owner, .. } => {
+            let devices = view.devices(owner).cloned();
+            devices.map(|d| SessionKey::new(owner.clone(), d)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

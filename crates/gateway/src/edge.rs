@@ -179,8 +179,8 @@ impl Edge {
         )?;
         let checks = holder.clone();
         // If the shard is too busy to be asked, the next renewals will notice.
-        let kicked = move |session| checks.check(session).unwrap_or_default();
-        parts.feed.on_kicked(Arc::new(kicked));
+        let check = move |session| checks.check(session).unwrap_or_default();
+        parts.feed.on_check(Arc::new(check));
         let hub = Hub::new(parts.feed.clone(), config.hub, tasks.clone());
         Ok(Self(Arc::new(Inner {
             parts,

@@ -60,7 +60,7 @@ impl World {
             }
             match stream.outlet.next() {
                 Next::Idle => return,
-                Next::Kicked(_) => {}
+                Next::Checks(_) => {}
                 Next::Batch(states, marks) => {
                     for (_, routed) in &states {
                         if let Presence::Here(item) = &routed.state.presence {

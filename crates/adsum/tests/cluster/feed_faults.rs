@@ -311,7 +311,7 @@ impl Raw {
                     self.roster
                         .take_part(shard, members, at, frame.settling, 0, &mut pending);
                 }
-                Some(Body::Mark(_) | Body::Contacts(_) | Body::Kicked(_)) => {}
+                Some(Body::Mark(_) | Body::Contacts(_) | Body::Check(_)) => {}
                 None => bail!("a frame without a body"),
             }
         }

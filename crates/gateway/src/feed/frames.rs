@@ -39,7 +39,7 @@ pub(super) struct Decoded {
     /// By topic, in their order.
     pub(super) ops: HashMap<TopicKey, Vec<(Shard, Op)>>,
     pub(super) contacts: Vec<ContactList>,
-    pub(super) kicked: Vec<SessionKey>,
+    pub(super) checks: Vec<SessionKey>,
     pub(super) seen: Vec<Seen>,
     pub(super) states: usize,
     pub(super) parts: usize,
@@ -82,8 +82,8 @@ impl Decoded {
                 self.contacts.push(contacts_from(list)?);
                 Kind::Other
             }
-            Body::Kicked(kicked) => {
-                self.kicked.push(session_from(kicked)?);
+            Body::Check(check) => {
+                self.checks.push(session_from(check)?);
                 Kind::Other
             }
         };
@@ -159,9 +159,9 @@ fn belongs(topic: &Topic, user: &UserId) -> Result<(), Malformed> {
     }
 }
 
-fn session_from(kicked: feed::Kicked) -> Result<SessionKey, Malformed> {
-    let owner = UserKey::new(TenantId::new(kicked.tenant)?, UserId::new(kicked.user)?);
-    Ok(SessionKey::new(owner, DeviceId::new(kicked.device)?))
+fn session_from(check: feed::Check) -> Result<SessionKey, Malformed> {
+    let owner = UserKey::new(TenantId::new(check.tenant)?, UserId::new(check.user)?);
+    Ok(SessionKey::new(owner, DeviceId::new(check.device)?))
 }
 
 fn contacts_from(list: feed::Contacts) -> Result<ContactList, Malformed> {

@@ -38,7 +38,7 @@ use tokio_util::{
 pub use config::{BadConfig, FeedConfig};
 pub use connect::{ConnectError, Connector, memory, tcp};
 pub use metrics::{Count, FeedMetrics};
-pub use shared::{Kicked, Observe};
+pub use shared::{Check, Observe};
 pub use watch::{Cause, Causes, Picture, TopicDiff, TopicEvent, Watch};
 
 /// Everything that this gateway watches. Clones are the same feed; it stops with the last one.
@@ -88,9 +88,9 @@ impl Feed {
         })
     }
 
-    /// Tells of sessions that a service has closed, from now on. Only the first caller is told.
-    pub fn on_kicked(&self, tell: Kicked) {
-        let _ = self.shared.kicked.set(tell);
+    /// Tells of sessions that were changed elsewhere, from now on. Only the first caller is told.
+    pub fn on_check(&self, tell: Check) {
+        let _ = self.shared.check.set(tell);
     }
 
     /// Watches a topic. All watchers of one topic share one roster and one subscription.

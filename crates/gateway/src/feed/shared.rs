@@ -23,8 +23,9 @@ use super::{
 /// Told the epoch of a shard when a frame shows a new one: the store's `observe`.
 pub type Observe = Arc<dyn Fn(Shard, u64) + Send + Sync>;
 
-/// Told of sessions that a service has closed, wherever they are connected.
-pub type Kicked = Arc<dyn Fn(SessionKey) + Send + Sync>;
+/// Told of sessions that a service has closed or whose user prefers something else, wherever they
+/// are connected.
+pub type Check = Arc<dyn Fn(SessionKey) + Send + Sync>;
 
 pub(super) struct Shared {
     pub(super) config: Arc<FeedConfig>,
@@ -32,7 +33,7 @@ pub(super) struct Shared {
     pub(super) contacts: Contacts,
     pub(super) metrics: Arc<FeedMetrics>,
     observe: Observe,
-    pub(super) kicked: OnceLock<Kicked>,
+    pub(super) check: OnceLock<Check>,
     epochs: Vec<AtomicU64>,
     started: Instant,
 }
@@ -45,7 +46,7 @@ impl Shared {
             contacts: Contacts::new(config.contacts_max),
             metrics: Arc::default(),
             observe,
-            kicked: OnceLock::new(),
+            check: OnceLock::new(),
             epochs: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             started: Instant::now(),
             config,
@@ -75,8 +76,8 @@ impl Shared {
         for (tenant, users) in listed {
             self.topics.contacts(&tenant, &users, &self.metrics);
         }
-        if let Some(tell) = self.kicked.get() {
-            batch.kicked.into_iter().for_each(|session| tell(session));
+        if let Some(tell) = self.check.get() {
+            batch.checks.into_iter().for_each(|session| tell(session));
         }
         let mut seen = batch.seen;
         seen.retain(|s| s.settling || s.kind != Kind::Other);
