@@ -129,14 +129,16 @@ pub(crate) async fn write(outbox: &Outbox, sink: &mut impl Sink) {
     loop {
         outbox.wait().await;
         let batch = outbox.take();
-        if !batch.writes.is_empty() && !sink.write(batch.writes).await {
+        // On the heap, for as long as it takes: most frames are written without this, and the room
+        // for it would be kept for every connection.
+        if !batch.writes.is_empty() && !Box::pin(sink.write(batch.writes)).await {
             return;
         }
         for (topic, watcher) in batch.dirty {
             topic.restate(watcher);
         }
         if let Some(close) = batch.close {
-            sink.close(close).await;
+            Box::pin(sink.close(close)).await;
             return;
         }
     }

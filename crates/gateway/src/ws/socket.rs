@@ -8,7 +8,7 @@ use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use adsum_proto::client::{Close, Encoding};
@@ -17,7 +17,10 @@ use hyper::upgrade::Upgraded;
 use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf},
-    net::TcpStream,
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
 };
 use tungstenite::{
     Error, Message,
@@ -67,9 +70,9 @@ pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Inc
 fn halves(upgraded: Upgraded) -> (Reader, Writer, Vec<u8>) {
     match downcast::<TokioIo<TcpStream>>(upgraded) {
         Ok(parts) => {
-            let socket = Arc::new(parts.io.into_inner());
-            let writer = Writer::Plain(Arc::clone(&socket));
-            (Reader::Plain(socket), writer, parts.read_buf.to_vec())
+            let (reader, writer) = parts.io.into_inner().into_split();
+            let writer = Writer::Plain(Arc::new(writer));
+            (Reader::Plain(reader), writer, parts.read_buf.to_vec())
         }
         Err(upgraded) => {
             let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
@@ -79,7 +82,7 @@ fn halves(upgraded: Upgraded) -> (Reader, Writer, Vec<u8>) {
 }
 
 enum Reader {
-    Plain(Arc<TcpStream>),
+    Plain(OwnedReadHalf),
     /// Within TLS.
     Wrapped(ReadHalf<Io>),
 }
@@ -90,22 +93,15 @@ impl AsyncRead for Reader {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let socket = match self.get_mut() {
-            Self::Wrapped(reader) => return Pin::new(reader).poll_read(cx, buffer),
-            Self::Plain(socket) => socket,
-        };
-        loop {
-            ready!(socket.poll_read_ready(cx))?;
-            match socket.try_read(buffer.initialize_unfilled()) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.map(|count| buffer.advance(count))),
-            }
+        match self.get_mut() {
+            Self::Plain(reader) => Pin::new(reader).poll_read(cx, buffer),
+            Self::Wrapped(reader) => Pin::new(reader).poll_read(cx, buffer),
         }
     }
 }
 
 enum Writer {
-    Plain(Arc<TcpStream>),
+    Plain(Arc<OwnedWriteHalf>),
     /// Within TLS.
     Wrapped(WriteHalf<Io>),
 }
@@ -139,7 +135,8 @@ impl Writer {
         // Whoever is gone does not hear it.
         match self {
             Self::Plain(socket) => {
-                let _ = rustix::net::shutdown(&**socket, rustix::net::Shutdown::Write);
+                let socket: &TcpStream = (**socket).as_ref();
+                let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
             }
             Self::Wrapped(writer) => {
                 let _ = writer.shutdown().await;
@@ -151,7 +148,7 @@ impl Writer {
 /// A plain socket for whoever has a frame and nothing waits.
 #[derive(Debug)]
 struct Plain {
-    socket: Arc<TcpStream>,
+    socket: Arc<OwnedWriteHalf>,
     opcode: u8,
 }
 

@@ -83,7 +83,7 @@ fn a_beat_is_a_whole_session() {
             kind: Kind::default(),
             activity: Activity::Away,
             meta: None,
-            rooms: rooms.into(),
+            rooms: rooms.into_iter().collect(),
         },
     };
     assert_eq!(read, expected);
