@@ -48,9 +48,12 @@ impl Default for Record {
     }
 }
 
-/// Within one ms, what was done comes before what was seen of it.
-const fn is_seen(event: &Event) -> bool {
-    matches!(event, Event::State { .. } | Event::Diff { .. })
+/// Within one ms, what a device did comes before what was seen of it.
+const fn is_deed(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Hello { .. } | Event::Change { .. } | Event::Gone { .. }
+    )
 }
 
 impl Record {
@@ -124,7 +127,7 @@ impl Record {
             .unwrap_or_else(PoisonError::into_inner);
         let mut history = History::new(seed);
         history.entries = std::mem::take(&mut *entries);
-        history.entries.sort_by_key(|e| (e.at, is_seen(&e.event)));
+        history.entries.sort_by_key(|e| (e.at, !is_deed(&e.event)));
         history
     }
 }
