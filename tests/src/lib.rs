@@ -1,32 +1,8 @@
-//! The harness: real Redis Clusters and real etcd as child processes, and a proxy that breaks
-//! the lines between them. Linux only: it stands on `setpriv`, `flock` and `/proc`.
-//!
-//! Every fixture owns its folder, its ports and its processes, and gives them back on drop. A
-//! fixture kept in a static is never dropped; its processes end with the test process (see
-//! [`process`]), and its folder is swept by the next run (see [`temp`]).
+//! The harness: real clusters (from `adsum-local`), a simulation of the real rules under faults,
+//! and the checker that judges the histories of both.
 
 pub mod checker;
-pub mod clock;
-pub mod etcd;
 pub mod history;
-mod http;
-mod lock;
-pub mod node;
-pub mod ports;
-pub mod process;
-pub mod proxy;
-pub mod redis;
-pub mod shared;
 pub mod sim;
-pub mod temp;
-pub mod wait;
 
-pub use clock::FakeClock;
-pub use etcd::{EtcdCluster, EtcdMember};
-pub use node::{Node, NodeAuth, NodeOptions};
-pub use ports::Ports;
-pub use process::Process;
-pub use proxy::{Direction, Proxy};
-pub use redis::{Auth, ClusterOptions, RedisCluster, RedisNode, RedisServer, ServerOptions};
-pub use temp::TestDir;
-pub use wait::eventually;
+pub use adsum_local::*;

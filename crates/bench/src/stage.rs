@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, rc::Rc, time::Duration};
 
-use adsum_tests::{
+use adsum_local::{
     ClusterOptions, EtcdCluster, Node, NodeOptions, RedisCluster, TestDir, eventually,
 };
 use anyhow::{Context, Result, ensure};

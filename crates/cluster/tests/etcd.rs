@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use adsum_cluster::conformance::{profile, until};
 use adsum_cluster::{EtcdConfig, EtcdMembership};
 use adsum_core::membership::Membership;
-use adsum_tests::{Ports, eventually, shared};
+use adsum_local::{Ports, eventually, shared};
 use anyhow::{Result, ensure};
 use common::OnEtcd;
 

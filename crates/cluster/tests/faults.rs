@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use adsum_cluster::conformance::{profile, until};
 use adsum_cluster::{EtcdConfig, EtcdMembership};
 use adsum_core::membership::Membership;
-use adsum_tests::{Direction, EtcdCluster, Proxy, eventually};
+use adsum_local::{Direction, EtcdCluster, Proxy, eventually};
 use anyhow::{Context, Result, ensure};
 use common::{OnEtcd, TTL, other_than};
 use futures::{FutureExt, StreamExt};

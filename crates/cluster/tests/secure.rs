@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use adsum_cluster::conformance::{profile, until};
 use adsum_cluster::{EtcdConfig, EtcdMembership, EtcdTls};
 use adsum_core::membership::{Membership, MembershipError};
-use adsum_tests::{EtcdCluster, Ports, Process, TestDir};
+use adsum_local::{EtcdCluster, Ports, Process, TestDir};
 use anyhow::{Context, Result, bail, ensure};
 use common::OnEtcd;
 use etcd_client::{Permission, PermissionType};

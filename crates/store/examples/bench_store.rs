@@ -10,8 +10,8 @@ use adsum_core::{
     UserKey,
     store::{Lease, Open, Opened, Renewed, Shard, Store, Touch, Touched},
 };
+use adsum_local::{RedisServer, ServerOptions};
 use adsum_store::{Options, RedisConfig, RedisStore};
-use adsum_tests::{RedisServer, ServerOptions};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::{aio::MultiplexedConnection, cmd};

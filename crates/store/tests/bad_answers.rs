@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use adsum_core::store::{Shard, Store, StoreError};
+use adsum_local::{RedisCluster, RedisServer, ServerOptions, eventually};
 use adsum_store::{Keys, Options, RedisConfig, RedisStore};
-use adsum_tests::{RedisCluster, RedisServer, ServerOptions, eventually};
 use anyhow::{Context, Result, ensure};
 use redis::cmd;
 use tokio::{

@@ -17,8 +17,8 @@ use adsum_core::{
     Visibility,
     store::{Open, Opened, Preferred, Push, Shard, Store, StoreError},
 };
+use adsum_local::redis::{RedisCluster, RedisNode};
 use adsum_store::{Keys, Options, RedisConfig, RedisStore};
-use adsum_tests::redis::{RedisCluster, RedisNode};
 use anyhow::{Context, Result, ensure};
 use futures::StreamExt;
 use redis::cmd;

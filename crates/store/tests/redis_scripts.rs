@@ -24,8 +24,8 @@ use adsum_core::{
         StoreError, Swept, Touch, Touched,
     },
 };
+use adsum_local::redis::{Auth, RedisServer, ServerOptions};
 use adsum_store::{Hooks, Keys, MemoryStore, Options, RedisConfig, RedisStore};
-use adsum_tests::redis::{Auth, RedisServer, ServerOptions};
 use anyhow::{Result, ensure};
 use futures::StreamExt;
 use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use adsum_tests::{RedisServer, ServerOptions};
+use adsum_local::{RedisServer, ServerOptions};
 use anyhow::{Context, Result};
 use redis::{AsyncConnectionConfig, Client, PushKind};
 use serde::Serialize;

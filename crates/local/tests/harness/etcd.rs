@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use adsum_tests::{EtcdCluster, EtcdMember};
+use adsum_local::{EtcdCluster, EtcdMember};
 use anyhow::{Result, ensure};
 use serde_json::json;
 

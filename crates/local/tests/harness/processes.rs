@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use adsum_tests::{EtcdCluster, Process, TestDir, eventually, shared};
+use adsum_local::{EtcdCluster, Process, TestDir, eventually, shared};
 use anyhow::{Context, Result, anyhow, ensure};
 use tokio::runtime::Runtime;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use adsum_tests::{Direction, Proxy};
+use adsum_local::{Direction, Proxy};
 use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use adsum_tests::{ClusterOptions, RedisCluster, RedisNode, eventually};
+use adsum_local::{ClusterOptions, RedisCluster, RedisNode, eventually};
 use anyhow::{Context, Result, ensure};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;

@@ -1,6 +1,6 @@
 //! One Redis without a cluster.
 
-use adsum_tests::{Auth, RedisServer, ServerOptions};
+use adsum_local::{Auth, RedisServer, ServerOptions};
 use anyhow::{Result, ensure};
 use redis::{AsyncCommands, Client};
 

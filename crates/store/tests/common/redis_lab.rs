@@ -7,11 +7,11 @@ use std::sync::{
 };
 
 use adsum_core::store::{Shard, Store};
+use adsum_local::{RedisCluster, RedisServer, ServerOptions, shared};
 use adsum_store::{
     Hooks, Keys, Options, RedisConfig, RedisStore,
     conformance::{Lab, Labs, START},
 };
-use adsum_tests::{RedisCluster, RedisServer, ServerOptions, shared};
 use async_trait::async_trait;
 use redis::{AsyncCommands, aio::MultiplexedConnection, cmd};
 use tokio::sync::{Mutex, OnceCell};
