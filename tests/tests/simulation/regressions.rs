@@ -140,3 +140,19 @@ fn what_came_before_a_hole_is_told() {
     assert!(tail.push(&burst).is_none(), "there is a hole");
     assert_eq!(statuses(&mut tail), [Status::Away; 2]);
 }
+
+/// A gateway that did not take a preference itself used not to know it, and could not carry it when
+/// everything was lost.
+#[test]
+fn whoever_holds_a_session_is_told_to_look_when_its_user_prefers_something_else() {
+    let mut shard = Shard::new();
+    shard.say(Activity::Online);
+    let mut tail = shard.tail();
+    statuses(&mut tail);
+    assert_eq!(tail.checks(), []);
+    let busy = Preference::Status(Some(Manual::Busy));
+    now(shard.store.prefer(&Shard::user(), busy, 1));
+    statuses(&mut tail);
+    let session = SessionKey::new(Shard::user(), DeviceId::new("d").unwrap());
+    assert_eq!(tail.checks(), [session]);
+}
