@@ -104,6 +104,10 @@ impl Telemetry {
                 })
             })
             .collect::<Result<Vec<_>>>()?;
+        // All of them beat meanwhile.
+        while !all_settled(&ways)? {
+            rest(&mut ways, Duration::from_secs(1))?;
+        }
         for way in &mut ways {
             way.crowd.warm_up(&way.stage)?;
         }
@@ -113,9 +117,7 @@ impl Telemetry {
                 // Nobody is always the first.
                 let at = (turn + n) % ways.len();
                 ways[at].measure()?;
-                for way in &mut ways {
-                    way.crowd.idle(Duration::ZERO)?;
-                }
+                rest(&mut ways, Duration::from_millis(10))?;
                 bar.inc(1);
             }
         }
@@ -136,6 +138,20 @@ impl Telemetry {
         ensure!(result.exports > 0, "no trace was ever sent");
         report::print(self.manner.json, &result)
     }
+}
+
+fn all_settled(ways: &[Way<'_>]) -> Result<bool> {
+    for way in ways {
+        if !way.stage.is_settled()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Lets everybody beat who is due.
+fn rest(ways: &mut [Way<'_>], time: Duration) -> Result<()> {
+    ways.iter_mut().try_for_each(|way| way.crowd.idle(time))
 }
 
 impl Way<'_> {
