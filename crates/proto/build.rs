@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .out_dir(service)
         // Its `connect(address)` would collide with our method: `PresenceClient::new(channel)`.
         .build_transport(false)
+        .codec_path("crate::client::codec::SmallCodec")
         .extern_path(".adsum.v1", "crate::client::v1")
         .extern_path(".adsum.v1.ServerFrame", "crate::client::WireFrame")
         .compile_fds(client)?;

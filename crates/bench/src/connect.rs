@@ -36,6 +36,13 @@ pub(crate) struct Connect {
     /// Clients in one process; a process may open so many files only.
     #[arg(long, default_value_t = 19_000)]
     per_process: usize,
+    /// Over gRPC instead of WebSockets, with so many streams on a connection; a session is a
+    /// stream.
+    #[arg(long, value_name = "STREAMS")]
+    grpc: Option<usize>,
+    /// Sessions to open in a second; as fast as they can be without it, some at a time.
+    #[arg(long, value_name = "SESSIONS/S")]
+    opens: Option<f64>,
     /// How long to hold them.
     #[arg(long, value_parser = seconds, default_value = "10", value_name = "SECONDS")]
     hold: Duration,
@@ -48,6 +55,8 @@ pub(crate) struct Connect {
 struct ConnectResult {
     sessions: usize,
     encoding: Spoken,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grpc_streams: Option<usize>,
     errors: usize,
     false_offline: usize,
     churned: usize,
@@ -67,6 +76,11 @@ struct ConnectResult {
 impl Connect {
     pub(crate) fn run(self) -> Result<()> {
         ensure!(self.sessions > 0 && self.per_process > 0, "nothing to do");
+        ensure!(self.grpc != Some(0), "--grpc: at least one stream");
+        ensure!(
+            self.grpc.is_none() || self.churn == 0.0,
+            "--churn is for WebSockets"
+        );
         let mut stage = Stage::set(&self.target)?;
         let mut workers = Crew {
             sessions: self.sessions,
@@ -74,6 +88,8 @@ impl Connect {
             members: self.members,
             per_process: self.per_process,
             churn: self.churn,
+            grpc: self.grpc,
+            opens: self.opens,
         }
         .start(&mut stage, &self.manner)?;
         let few = self.from.min(self.sessions / 2).max(1);
@@ -84,7 +100,7 @@ impl Connect {
         bar.set_position(few as u64);
         // What a first connection sets up is not a connection's.
         std::thread::sleep(Duration::from_secs(1));
-        let (begun, small) = (Instant::now(), stage.look().gateways.rss);
+        let (begun, small) = (Instant::now(), stage.look().gateways.rss());
         let opened = all(&mut workers, |worker| Some(Order::Open(worker.count)))?;
         let opening = begun.elapsed().as_secs_f64();
         bar.finish_and_clear();
@@ -98,12 +114,13 @@ impl Connect {
             times.add(Duration::from_micros(u64::from(*us)));
         }
         let sum = |of: fn(&Done) -> usize| held.iter().map(of).sum::<usize>();
-        let growth = before.gateways.rss.saturating_sub(small) as f64;
+        let growth = before.gateways.rss().saturating_sub(small) as f64;
         report::print(
             self.manner.json,
             &ConnectResult {
                 sessions: sum(|done| done.open),
                 encoding: self.manner.encoding,
+                grpc_streams: self.grpc,
                 errors: sum(|done| done.errors),
                 false_offline: sum(|done| done.false_offline),
                 churned: sum(|done| done.churned),
@@ -131,6 +148,10 @@ pub(crate) struct Crew {
     pub(crate) per_process: usize,
     /// Sessions a second that come and go besides.
     pub(crate) churn: f64,
+    /// Streams on a connection, if they speak gRPC.
+    pub(crate) grpc: Option<usize>,
+    /// Sessions to open in a second.
+    pub(crate) opens: Option<f64>,
 }
 
 impl Crew {
@@ -147,6 +168,8 @@ impl Crew {
                     first: self.first + first,
                     members: self.members,
                     churn: self.churn / count as f64,
+                    grpc: self.grpc,
+                    opens: self.opens.map(|opens| opens / count as f64),
                 };
                 let worker = Worker::start(&part, share.min(self.sessions - first))?;
                 stage.worker(worker.child.id());

@@ -56,15 +56,22 @@ pub(crate) struct Load {
     pub(crate) spin: bool,
 }
 
+/// Whom to measure, under what load.
+#[derive(Debug, Args)]
+pub(crate) struct Scene {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) manner: Manner,
+    #[command(flatten)]
+    pub(crate) load: Load,
+}
+
 /// See `args`.
 #[derive(Debug, Args)]
 pub(crate) struct Fanout {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    manner: Manner,
-    #[command(flatten)]
-    load: Load,
+    scene: Scene,
     /// Leave out the bare server.
     #[arg(long)]
     no_raw: bool,
@@ -74,11 +81,7 @@ pub(crate) struct Fanout {
 #[derive(Debug, Args)]
 pub(crate) struct Failover {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    manner: Manner,
-    #[command(flatten)]
-    load: Load,
+    scene: Scene,
     /// The node of the own cluster to kill, half-way.
     #[arg(long, default_value = "dispatcher-0")]
     kill: String,
@@ -116,24 +119,34 @@ pub(crate) struct FanoutResult {
 
 impl Fanout {
     pub(crate) fn run(self) -> Result<()> {
-        let stage = Stage::set(&self.target)?;
-        let mut result = measure(&stage, &self.load, &self.manner, |_| Ok(()))?;
+        let Scene {
+            target,
+            manner,
+            load,
+        } = &self.scene;
+        let stage = Stage::set(target)?;
+        let mut result = measure(&stage, load, manner, |_| Ok(()))?;
         // Beside it the machine is to be as busy as it was: with nothing of the service.
         drop(stage);
         if !self.no_raw {
             let diffs = result.diffs_per_frame.round().max(1.0) as usize;
-            result.raw = Some(raw::measure(&self.load, &self.manner, diffs)?);
+            result.raw = Some(raw::measure(load, manner, diffs)?);
         }
-        report::print(self.manner.json, &result)
+        report::print(manner.json, &result)
     }
 }
 
 impl Failover {
     pub(crate) fn run(self) -> Result<()> {
-        let stage = Stage::set(&self.target)?;
+        let Scene {
+            target,
+            manner,
+            load,
+        } = &self.scene;
+        let stage = Stage::set(target)?;
         let kill = |stage: &Stage| stage.kill(&self.kill);
-        let result = measure(&stage, &self.load, &self.manner, kill)?;
-        report::print(self.manner.json, &result)
+        let result = measure(&stage, load, manner, kill)?;
+        report::print(manner.json, &result)
     }
 }
 

@@ -91,9 +91,14 @@ impl Growth {
         let rows = [
             (
                 "sessions",
-                SMALL,
+                // A process may open 20,000 files here.
+                Size {
+                    gateways: 6,
+                    ..SMALL
+                },
                 Size {
                     sessions: 100_000,
+                    gateways: 6,
                     ..SMALL
                 },
             ),
@@ -153,6 +158,8 @@ impl Growth {
             members: besides.div_ceil(size.rooms - ROOMS).max(1),
             per_process: PER_PROCESS,
             churn: 0.0,
+            grpc: None,
+            opens: None,
         };
         let _crew = crew.open(&mut stage, &self.manner)?;
         let load = Load {

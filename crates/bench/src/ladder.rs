@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
-    args::{Manner, Spoken, Target},
-    fanout::{Crowd, FanoutResult, Load},
+    args::Spoken,
+    fanout::{Crowd, FanoutResult, Scene},
     report,
     stage::Stage,
 };
@@ -19,11 +19,7 @@ const KEPT_UP: f64 = 0.95;
 #[derive(Debug, Args)]
 pub(crate) struct Ladder {
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    manner: Manner,
-    #[command(flatten)]
-    load: Load,
+    scene: Scene,
     /// Diffs a second, one after another.
     #[arg(
         long,
@@ -53,9 +49,14 @@ impl Ladder {
     pub(crate) fn run(mut self) -> Result<()> {
         let first = self.rates.first().copied();
         ensure!(first.is_some(), "no rate");
-        self.load.rate = first;
-        let stage = Stage::set(&self.target)?;
-        let mut crowd = Crowd::gather(&stage, &self.load, &self.manner)?;
+        self.scene.load.rate = first;
+        let Scene {
+            target,
+            manner,
+            load,
+        } = &self.scene;
+        let stage = Stage::set(target)?;
+        let mut crowd = Crowd::gather(&stage, load, manner)?;
         crowd.warm_up(&stage)?;
         let mut steps = Vec::new();
         let bar = report::bar(self.rates.len() as u64, "measuring");
@@ -75,11 +76,11 @@ impl Ladder {
         }
         bar.finish_and_clear();
         let result = LadderResult {
-            rooms: self.load.rooms,
-            members: self.load.members,
-            encoding: self.manner.encoding,
+            rooms: load.rooms,
+            members: load.members,
+            encoding: manner.encoding,
             steps,
         };
-        report::print(self.manner.json, &result)
+        report::print(manner.json, &result)
     }
 }

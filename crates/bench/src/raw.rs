@@ -96,11 +96,11 @@ pub(crate) fn measure(load: &Load, manner: &Manner, diffs: usize) -> Result<RawR
         engine.waits(Waiting::Spinning);
     }
     server.run(&mut engine, &mut rooms, load.warm_up)?;
-    let (before, begun, lines) = (usage::of(&[server.child.id()]), Instant::now(), rooms.all);
+    let (before, begun, lines) = (usage::of([server.child.id()]), Instant::now(), rooms.all);
     server.run(&mut engine, &mut rooms, load.seconds)?;
-    let (after, took) = (usage::of(&[server.child.id()]), begun.elapsed());
+    let (after, took) = (usage::of([server.child.id()]), begun.elapsed());
     let lines = (rooms.all - lines) as f64;
-    let cpu_us_per_diff = (after.cpu - before.cpu).as_secs_f64() * 1e6 / lines.max(1.0);
+    let cpu_us_per_diff = after.cpu_since(&before).as_secs_f64() * 1e6 / lines.max(1.0);
     Ok(RawResult {
         diffs_per_s: lines / took.as_secs_f64(),
         diffs_per_frame: diffs,

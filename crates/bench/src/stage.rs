@@ -10,14 +10,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     args::Target,
-    usage::{self, Machine, Usage},
+    usage::{self, Machine, Usages},
 };
 
 /// What is measured.
 pub(crate) struct Stage {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) tenant: String,
-    /// Processes of the service: of gateways, of the others, of Redis, and what stands beside.
+    /// Processes of the service: of gateways, of the others, the masters of Redis, and what stands beside.
     pub(crate) gateways: Vec<u32>,
     others: Vec<u32>,
     redis: Vec<u32>,
@@ -91,11 +91,14 @@ impl Stage {
             let of_role = nodes.iter().filter(|node| node.name().starts_with(role));
             of_role.filter_map(|node| node.process().pid()).collect()
         };
-        let redis_pids = redis.nodes().iter().filter_map(|node| node.process().pid());
-        let etcd_pids = etcd
-            .members()
-            .iter()
-            .filter_map(|member| member.process().pid());
+        // What Redis spends is what its masters do; replicas do the same again.
+        let masters = ground.runtime.block_on(redis.masters())?;
+        let masters: Vec<_> = masters.iter().filter_map(|m| m.process().pid()).collect();
+        let all = redis.nodes().iter().filter_map(|node| node.process().pid());
+        let replicas = all.filter(|pid| !masters.contains(pid));
+        let etcd = etcd.members().iter();
+        let etcd = etcd.filter_map(|member| member.process().pid());
+        let beside = replicas.chain(etcd).collect();
         Ok(Self {
             servers: nodes
                 .iter()
@@ -105,8 +108,8 @@ impl Stage {
             tenant: target.tenant.clone(),
             gateways: pids("gateway"),
             others: pids("dispatcher"),
-            redis: redis_pids.collect(),
-            beside: etcd_pids.collect(),
+            redis: masters,
+            beside,
             workers: Vec::new(),
             cluster: Some(Local {
                 nodes,
@@ -140,21 +143,18 @@ impl Stage {
         node.process().kill()
     }
 
-    /// Calls of the gateways that run to the store until now, by what they ask for.
-    pub(crate) fn store_calls(&self) -> Result<BTreeMap<String, u64>> {
+    /// Calls to the store until now, of each node that runs, by what they ask for.
+    pub(crate) fn store_calls(&self) -> Result<StoreCalls> {
         let cluster = self.cluster.as_ref().context("only with --cluster")?;
         let mut calls = BTreeMap::new();
-        let gateways = cluster
-            .nodes
-            .iter()
-            .filter(|node| node.name().starts_with("gateway") && node.process().is_running());
-        for node in gateways {
+        for node in cluster.nodes.iter().filter(|n| n.process().is_running()) {
             let text = cluster.ground.runtime.block_on(node.metrics())?;
             for (operation, count) in text.lines().filter_map(call_count) {
-                *calls.entry(operation.to_owned()).or_default() += count;
+                let key = (node.name().to_owned(), operation.to_owned());
+                *calls.entry(key).or_default() += count;
             }
         }
-        Ok(calls)
+        Ok(StoreCalls(calls))
     }
 
     /// Whether leaves are told already. A shard that has just begun waits until all who may be
@@ -180,24 +180,24 @@ impl Stage {
     /// A look at what everything has spent until now.
     pub(crate) fn look(&self) -> Look {
         Look {
-            gateways: usage::of(&self.gateways),
-            others: usage::of(&self.others),
-            redis: usage::of(&self.redis),
-            beside: usage::of(&self.beside),
-            own: usage::own().and(usage::of(&self.workers)),
+            gateways: usage::of(self.gateways.iter().copied()),
+            others: usage::of(self.others.iter().copied()),
+            redis: usage::of(self.redis.iter().copied()),
+            beside: usage::of(self.beside.iter().copied()),
+            own: usage::of(self.workers.iter().copied().chain([std::process::id()])),
             machine: Machine::now(),
         }
     }
 }
 
 /// What everything has spent until a moment.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Look {
-    pub(crate) gateways: Usage,
-    others: Usage,
-    redis: Usage,
-    beside: Usage,
-    own: Usage,
+    pub(crate) gateways: Usages,
+    others: Usages,
+    redis: Usages,
+    beside: Usages,
+    own: Usages,
     machine: Machine,
 }
 
@@ -215,18 +215,40 @@ pub(crate) struct Spent {
 
 impl Look {
     pub(crate) fn since(&self, before: &Self) -> Spent {
-        let part = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(before)).as_secs_f64();
-        let service = part(|look| look.gateways.cpu) + part(|look| look.others.cpu);
-        let redis = part(|look| look.redis.cpu);
-        let generator = part(|look| look.own.cpu);
-        let known = service + redis + generator + part(|look| look.beside.cpu);
+        let part = |of: fn(&Self) -> &Usages| of(self).cpu_since(of(before)).as_secs_f64();
+        let service = part(|look| &look.gateways) + part(|look| &look.others);
+        let redis = part(|look| &look.redis);
+        let generator = part(|look| &look.own);
+        let known = service + redis + generator + part(|look| &look.beside);
+        let machine = |of: fn(&Machine) -> Duration| {
+            let spent = of(&self.machine).saturating_sub(of(&before.machine));
+            spent.as_secs_f64()
+        };
         Spent {
             service,
             redis,
             generator,
-            foreign: (part(|look| look.machine.busy) - known).max(0.0),
-            steal: part(|look| look.machine.steal),
+            foreign: (machine(|machine| machine.busy) - known).max(0.0),
+            steal: machine(|machine| machine.steal),
         }
+    }
+}
+
+/// Calls to the store, by node and by what they ask for.
+#[derive(Debug)]
+pub(crate) struct StoreCalls(BTreeMap<(String, String), u64>);
+
+impl StoreCalls {
+    /// Of all nodes together since then. What was killed meanwhile is left out.
+    pub(crate) fn since(&self, before: &Self) -> BTreeMap<String, u64> {
+        let mut calls = BTreeMap::new();
+        for (key, count) in &self.0 {
+            let count = count.saturating_sub(before.0.get(key).copied().unwrap_or(0));
+            if count > 0 {
+                *calls.entry(key.1.clone()).or_default() += count;
+            }
+        }
+        calls
     }
 }
 

@@ -54,7 +54,7 @@ struct StormResult {
     /// Lines about them that those who watch from elsewhere were told.
     diffs: u64,
     errors: u64,
-    /// Calls of the other gateways to the store meanwhile, by what they ask for.
+    /// Calls of all other nodes to the store meanwhile, by what they ask for.
     store_calls: BTreeMap<String, u64>,
     service_cpu_s: f64,
     redis_cpu_s: f64,
@@ -83,7 +83,7 @@ impl StormOf {
         storm.killed = Some(begun);
         self.come_back(&stage, &mut engine, &mut storm)?;
         let (took, after) = (begun.elapsed(), stage.look());
-        let calls = since(stage.store_calls()?, &calls);
+        let calls = stage.store_calls()?.since(&calls);
         engine.run_until(&mut storm, AFTER, |_| false)?;
         let spent = after.since(&before);
         let result = StormResult {
@@ -185,14 +185,6 @@ impl StormOf {
         bar.finish_and_clear();
         Ok(())
     }
-}
-
-fn since(after: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let less = |(what, count): (String, u64)| {
-        let count = count.saturating_sub(before.get(&what).copied().unwrap_or(0));
-        (count > 0).then_some((what, count))
-    };
-    after.into_iter().filter_map(less).collect()
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -1,42 +1,44 @@
 //! What processes and the machine spend, from `/proc`.
 
-use std::{fs, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use anyhow::{Context, Result};
 use rustix::param::{clock_ticks_per_second, page_size};
 
-/// Processor time and memory of some processes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Usage {
-    pub(crate) cpu: Duration,
-    pub(crate) rss: u64,
+/// Processor time and memory of a process.
+#[derive(Debug, Clone, Copy)]
+struct Usage {
+    cpu: Duration,
+    rss: u64,
 }
 
-impl Usage {
-    /// Both together.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu + other.cpu,
-            rss: self.rss + other.rss,
-        }
+/// What some processes have used until a moment, of each that runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Usages(BTreeMap<u32, Usage>);
+
+impl Usages {
+    /// Bytes of all together.
+    pub(crate) fn rss(&self) -> u64 {
+        self.0.values().map(|usage| usage.rss).sum()
+    }
+
+    /// Processor time since then. What was killed meanwhile is left out.
+    pub(crate) fn cpu_since(&self, before: &Self) -> Duration {
+        let spent = self.0.iter().map(|(pid, usage)| {
+            let before = before.0.get(pid).map_or(Duration::ZERO, |usage| usage.cpu);
+            usage.cpu.saturating_sub(before)
+        });
+        spent.sum()
     }
 }
 
-/// What processes have used until now. One that is gone has used nothing.
-pub(crate) fn of(pids: &[u32]) -> Usage {
-    let mut all = Usage::default();
-    for pid in pids {
-        if let Ok(usage) = of_one(*pid) {
-            all.cpu += usage.cpu;
-            all.rss += usage.rss;
-        }
-    }
-    all
-}
-
-/// What this process has used.
-pub(crate) fn own() -> Usage {
-    of(&[std::process::id()])
+/// What these processes have used until now.
+pub(crate) fn of(pids: impl IntoIterator<Item = u32>) -> Usages {
+    let used = pids.into_iter().map(|pid| (pid, of_one(pid)));
+    Usages(
+        used.filter_map(|(pid, usage)| Some((pid, usage.ok()?)))
+            .collect(),
+    )
 }
 
 fn of_one(pid: u32) -> Result<Usage> {

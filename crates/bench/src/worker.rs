@@ -1,15 +1,17 @@
 //! A part of the clients of `connect`, in a process of its own: a process may open so many files
 //! only. Orders come as lines on standard input, answers go as lines to standard output.
 
+mod grpc;
+
 use std::{
     io::BufRead,
     net::SocketAddr,
-    sync::mpsc,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::{
     args::Spoken,
@@ -21,6 +23,8 @@ use crate::{
 
 /// Sessions that are being opened at the same time.
 const AT_ONCE: usize = 64;
+/// What may take this long is broken.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who the clients of a worker are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,6 +38,38 @@ pub(crate) struct Part {
     pub(crate) members: usize,
     /// Sessions a second that come and go besides.
     pub(crate) churn: f64,
+    /// Streams on a connection, if they speak gRPC.
+    pub(crate) grpc: Option<usize>,
+    /// Sessions to open in a second.
+    pub(crate) opens: Option<f64>,
+}
+
+impl Part {
+    /// What the n-th client is to be.
+    fn hello(&self, n: usize) -> Hello {
+        let room = room_name(n / self.members.max(1));
+        Hello {
+            conn: conn_now(),
+            watch: vec![format!("room:{room}")],
+            rooms: vec![room],
+        }
+    }
+
+    fn server(&self, n: usize) -> Result<SocketAddr> {
+        let count = self.servers.len().max(1);
+        self.servers.get(n % count).copied().context("no server")
+    }
+
+    fn token(&self, user: &str) -> String {
+        format!("dev:{}:{user}", self.tenant)
+    }
+
+    /// How many of those to come may be there so long after the first of them.
+    fn due(&self, since: Duration) -> usize {
+        self.opens.map_or(usize::MAX, |opens| {
+            (since.as_secs_f64() * opens) as usize + 1
+        })
+    }
 }
 
 /// What a worker is told.
@@ -65,7 +101,7 @@ pub(crate) fn run() -> Result<()> {
     let part = lines.next().context("no part")??;
     let part: Part = serde_json::from_str(&part)?;
     drop(lines);
-    let (orders, waiting) = mpsc::channel();
+    let (orders, mut waiting) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             if let Ok(order) = serde_json::from_str(&line)
@@ -75,6 +111,9 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     });
+    if let Some(streams) = part.grpc {
+        return grpc::run(part, streams, waiting);
+    }
     let mut engine = Engine::new(part.encoding, Waiting::Millisecond)?;
     let mut crowd = Crowd::default();
     let mut clients = Clients { part, opened: 0 };
@@ -84,14 +123,38 @@ pub(crate) fn run() -> Result<()> {
             Ok(Order::Churn(seconds)) => {
                 clients.churn(&mut engine, &mut crowd, Duration::from_secs_f64(seconds))?;
             }
-            Err(mpsc::TryRecvError::Empty) => {
+            Err(TryRecvError::Empty) => {
                 engine.turn(&mut crowd)?;
                 continue;
             }
-            Err(mpsc::TryRecvError::Disconnected) => return Ok(()),
+            Err(TryRecvError::Disconnected) => return Ok(()),
         }
-        report::say(&serde_json::to_string(&crowd.done)?);
-        crowd.done.connect_us.clear();
+        crowd.done.say()?;
+    }
+}
+
+impl Done {
+    /// Answers.
+    fn say(&mut self) -> Result<()> {
+        report::say(&serde_json::to_string(self)?);
+        self.connect_us.clear();
+        Ok(())
+    }
+
+    fn opened(&mut self, took: Duration) {
+        let us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        self.connect_us.push(us);
+    }
+
+    fn heard(&mut self, line: Line<'_>) {
+        if matches!(line, Line::Leave(user) if user.starts_with('m')) {
+            self.false_offline += 1;
+        }
+    }
+
+    fn failed(&mut self, why: String) {
+        self.errors += 1;
+        self.why = Some(why);
     }
 }
 
@@ -100,34 +163,32 @@ struct Clients {
     opened: usize,
 }
 
+fn settle(engine: &mut Engine, crowd: &mut Crowd, done: fn(&mut Crowd) -> bool) -> Result<()> {
+    let done = engine.run_until(crowd, PATIENCE, done)?;
+    ensure!(done, "{} sessions are not answered", crowd.pending);
+    Ok(())
+}
+
 impl Clients {
     fn open_one(&self, engine: &mut Engine, user: &str, n: usize) -> Result<Id> {
-        let room = room_name(n / self.part.members.max(1));
-        let hello = Hello {
-            conn: conn_now(),
-            watch: vec![format!("room:{room}")],
-            rooms: vec![room],
-        };
-        let servers = &self.part.servers;
-        let server = servers.get(n % servers.len().max(1)).context("no server")?;
-        let token = format!("dev:{}:{user}", self.part.tenant);
-        engine.open(*server, &token, &hello)
+        let (server, token) = (self.part.server(n)?, self.part.token(user));
+        engine.open(server, &token, &self.part.hello(n))
     }
 
     fn open(&mut self, engine: &mut Engine, crowd: &mut Crowd, count: usize) -> Result<()> {
+        let (begun, before) = (Instant::now(), self.opened);
         while self.opened < count {
+            if self.opened - before >= self.part.due(begun.elapsed()) {
+                engine.turn(crowd)?;
+                continue;
+            }
             let n = self.part.first + self.opened;
             self.open_one(engine, &format!("m{n}"), n)?;
             self.opened += 1;
             crowd.pending += 1;
-            while crowd.pending >= AT_ONCE {
-                engine.turn(crowd)?;
-            }
+            settle(engine, crowd, |crowd| crowd.pending < AT_ONCE)?;
         }
-        while crowd.pending > 0 {
-            engine.turn(crowd)?;
-        }
-        Ok(())
+        settle(engine, crowd, |crowd| crowd.pending == 0)
     }
 
     fn churn(&self, engine: &mut Engine, crowd: &mut Crowd, time: Duration) -> Result<()> {
@@ -171,23 +232,19 @@ struct Crowd {
 impl Actor for Crowd {
     fn opened(&mut self, id: Id, took: Duration) {
         self.pending = self.pending.saturating_sub(1);
-        let us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        self.done.connect_us.push(us);
+        self.done.opened(took);
         if !self.passing.iter().any(|(passing, _)| *passing == id) {
             self.done.open += 1;
         }
     }
 
     fn line(&mut self, _: Id, line: Line<'_>, _: Instant) {
-        if matches!(line, Line::Leave(user) if user.starts_with('m')) {
-            self.done.false_offline += 1;
-        }
+        self.done.heard(line);
     }
 
     fn heard(&mut self, _: Id, heard: Heard, _: Instant) {
         if let Heard::Error(code) = heard {
-            self.done.errors += 1;
-            self.done.why = Some(code);
+            self.done.failed(code);
         }
     }
 
@@ -196,7 +253,6 @@ impl Actor for Crowd {
         if self.passing.iter().any(|(passing, _)| *passing == id) {
             self.passing.retain(|(passing, _)| *passing != id);
         }
-        self.done.errors += 1;
-        self.done.why = Some(why);
+        self.done.failed(why);
     }
 }

@@ -1,7 +1,10 @@
 //! One device of one user: what it reports, who holds it, and the numbers that order its
 //! operations.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use litemap::LiteMap;
 use serde::{Deserialize, Serialize};
@@ -80,7 +83,8 @@ impl Kind {
         if text.is_empty() || text.len() > 32 || !text.bytes().all(fits) {
             return Err(Invalid::Kind);
         }
-        Ok(Self(word.into()))
+        let usual = USUAL.iter().find(|usual| &***usual == text).cloned();
+        Ok(Self(usual.unwrap_or_else(|| word.into())))
     }
 
     /// The word.
@@ -90,9 +94,13 @@ impl Kind {
     }
 }
 
+/// Kinds that almost everybody has are kept once.
+static USUAL: LazyLock<[Arc<str>; 5]> =
+    LazyLock::new(|| ["other", "web", "mobile", "desktop", "tablet"].map(Arc::from));
+
 impl Default for Kind {
     fn default() -> Self {
-        Self("other".into())
+        Self(Arc::clone(&USUAL[0]))
     }
 }
 

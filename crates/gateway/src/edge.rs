@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use adsum_core::{Conn, IdError, NodeId, RoomId, SessionKey, Topic, store::Store};
+use adsum_core::{Conn, IdError, NodeId, RoomId, SessionKey, Topic, hold::Word, store::Store};
 use adsum_proto::client::{Encoding, frame::ServerBody};
 use adsum_telemetry::metrics::metrics;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -355,6 +355,7 @@ impl Edge {
     pub async fn drain(&self) {
         let config = self.config();
         self.0.draining.cancel();
+        self.0.registry.tell_all(&Word::Away);
         let linger = self.book().longest_linger();
         self.0.holder.drain(config.drain_window + linger).await;
         self.0.connections.close();

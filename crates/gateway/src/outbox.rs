@@ -4,29 +4,29 @@
 
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     fmt,
+    future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll, Waker},
 };
 
-use adsum_core::{Topic, UserId, hold::Word};
+use adsum_core::{Topic, hold::Word};
 use adsum_proto::client::{Close, Encoding, Ref, frame::ServerFrame};
 use adsum_telemetry::metrics::metrics;
 use bytes::Bytes;
-use tokio::sync::Notify;
 
-use crate::hub::{Delivery, Entry, TopicState};
+use self::waiting::Waiting;
+use crate::hub::{Delivery, TopicState};
 
 /// The number of a watched topic in an outbox.
 pub(crate) type SlotId = u64;
-
-/// Entries of a topic that may wait before they are looked through for older words.
-const MERGE_FROM: usize = 64;
 
 /// All topics of a client together may have so many times the entries of one.
 const TOPICS_TOGETHER: usize = 10;
@@ -65,32 +65,35 @@ pub(crate) struct Outbox {
     encoding: Encoding,
     bounds: Bounds,
     inner: Mutex<Inner>,
-    ready: Notify,
-    mail: Notify,
     /// The most entries that ever waited in an outbox of this gateway.
     peak: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Of the one task that waits here, for words, for something to write, or for both.
+    waker: Option<Waker>,
     /// Without it, everything is queued.
     direct: Option<Box<dyn Direct>>,
     /// What was taken is being written: what comes now has to wait.
     writing: bool,
     /// The rest of a frame that was written in part.
-    rest: Option<Bytes>,
-    queue: VecDeque<Out>,
+    rest: Option<Box<Bytes>>,
+    queue: Queue<Out>,
     /// A client watches few: looked through, not hashed.
     topics: Vec<(SlotId, Waiting)>,
     next_slot: SlotId,
     answers: usize,
     entries: usize,
-    words: VecDeque<Word>,
+    words: Queue<Word>,
     /// The echo of the last ping.
-    pong: Option<Bytes>,
+    pong: Option<Box<Bytes>>,
     close: Option<Close>,
     closed: bool,
 }
+
+/// Most are empty most of the time, and then take no room.
+type Queue<T> = Option<Box<VecDeque<T>>>;
 
 #[derive(Debug)]
 enum Out {
@@ -98,20 +101,6 @@ enum Out {
     State(SlotId, Arc<TopicState>, Option<Ref>, bool),
     /// A turn of a topic's deliveries; void if the topic's turn has another number by now.
     Turn(SlotId, u64),
-}
-
-#[derive(Debug)]
-struct Waiting {
-    topic: Arc<dyn Watched>,
-    watcher: u64,
-    offset: u64,
-    deliveries: Vec<Arc<Delivery>>,
-    entries: usize,
-    merge_at: usize,
-    /// A state is queued, and what comes after it must not overtake it.
-    turn: u64,
-    queued: bool,
-    dirty: bool,
 }
 
 /// What a connection has to write, in this order.
@@ -155,8 +144,6 @@ impl Outbox {
             encoding,
             bounds,
             inner: Mutex::new(inner),
-            ready: Notify::new(),
-            mail: Notify::new(),
             peak,
         })
     }
@@ -177,32 +164,32 @@ impl Outbox {
             return self.direct(inner, &bytes);
         }
         if inner.close.is_none() && inner.owe(self.bounds.answers) {
-            inner.queue.push_back(Out::Answer(bytes));
+            push(&mut inner.queue, Out::Answer(bytes));
         }
-        drop(inner);
-        self.ready.notify_one();
+        wake(inner);
     }
 
     /// Writes at once: nothing waits before it.
     fn direct(&self, mut inner: MutexGuard<'_, Inner>, frame: &Bytes) {
         let rest = inner.direct.as_ref().and_then(|direct| direct.write(frame));
         if rest.is_some() {
-            inner.rest = rest;
-            drop(inner);
-            self.ready.notify_one();
+            inner.rest = rest.map(Box::new);
+            wake(inner);
         }
     }
 
     /// The echo of a ping. Of several that wait the last is enough.
     pub(crate) fn pong(&self, payload: Bytes) {
-        self.lock().pong = Some(payload);
-        self.ready.notify_one();
+        let mut inner = self.lock();
+        inner.pong = Some(Box::new(payload));
+        wake(inner);
     }
 
     /// What is queued is still sent, then the connection is closed.
     pub(crate) fn close(&self, close: Close) {
-        self.lock().close.get_or_insert(close);
-        self.ready.notify_one();
+        let mut inner = self.lock();
+        inner.close.get_or_insert(close);
+        wake(inner);
     }
 
     /// The connection is gone: nothing is kept for it any more.
@@ -216,36 +203,39 @@ impl Outbox {
 
     /// A word of the store about the connection's session.
     pub(crate) fn word(&self, word: Word) {
-        self.lock().words.push_back(word);
-        self.mail.notify_one();
+        let mut inner = self.lock();
+        push(&mut inner.words, word);
+        wake(inner);
     }
 
     /// Waits for the next word.
     pub(crate) async fn next_word(&self) -> Word {
-        loop {
-            if let Some(word) = pop(&mut self.lock().words) {
-                return word;
-            }
-            self.mail.notified().await;
+        poll_fn(|cx| self.poll(cx, |inner| pop(&mut inner.words))).await
+    }
+
+    /// Looks for something; if it is not there yet, the task is woken when it may be.
+    fn poll<T>(&self, cx: &Context<'_>, look: impl FnOnce(&mut Inner) -> Option<T>) -> Poll<T> {
+        let mut inner = self.lock();
+        if let Some(found) = look(&mut inner) {
+            return Poll::Ready(found);
         }
+        match &mut inner.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
     }
 
     pub(crate) fn add(&self, topic: Arc<dyn Watched>, watcher: u64) -> SlotId {
         let mut inner = self.lock();
         let slot = inner.next_slot;
         inner.next_slot += 1;
-        let waiting = Waiting {
-            topic,
-            watcher,
-            offset: 0,
-            deliveries: Vec::new(),
-            entries: 0,
-            merge_at: MERGE_FROM,
-            turn: 0,
-            queued: false,
-            dirty: false,
-        };
+        let waiting = Waiting::new(topic, watcher);
         if !inner.closed {
+            // Most watch one, and keep no room for more.
+            if inner.topics.is_empty() {
+                inner.topics.reserve_exact(1);
+            }
             inner.topics.push((slot, waiting));
         }
         slot
@@ -278,16 +268,14 @@ impl Outbox {
         waiting.turn += 1;
         inner.entries -= dropped;
         // So is a state that nobody asked for and that is not sent yet; an answer is owed.
-        inner.queue.retain(|out| match out {
+        retain(&mut inner.queue, |out| match out {
             Out::State(s, _, None, _) | Out::Turn(s, _) => *s != slot,
             Out::Answer(_) | Out::State(..) => true,
         });
-        if r#ref.is_some() && !inner.owe(self.bounds.answers) {
-            return self.ready.notify_one();
+        if r#ref.is_none() || inner.owe(self.bounds.answers) {
+            push(&mut inner.queue, Out::State(slot, state, r#ref, known));
         }
-        inner.queue.push_back(Out::State(slot, state, r#ref, known));
-        drop(inner);
-        self.ready.notify_one();
+        wake(inner);
     }
 
     /// A diff of a topic, written at once if nothing waits and it is so wished. Answers how many
@@ -332,18 +320,15 @@ impl Outbox {
             }
             return depth;
         }
-        inner.queue.push_back(Out::Turn(slot, turn));
-        drop(inner);
-        self.ready.notify_one();
+        push(&mut inner.queue, Out::Turn(slot, turn));
+        wake(inner);
         depth
     }
 
     /// Waits until there is something to write. What was taken before has been written.
     pub(crate) async fn wait(&self) {
         self.lock().writing = false;
-        while self.lock().is_empty() {
-            self.ready.notified().await;
-        }
+        poll_fn(|cx| self.poll(cx, |inner| (!inner.is_empty()).then_some(()))).await;
     }
 
     /// Takes what is to be written now, in order, at most some tens of KiB of it.
@@ -351,8 +336,8 @@ impl Outbox {
         let mut batch = Batch::default();
         let mut bytes = 0;
         let mut inner = self.lock();
-        batch.writes.rest = inner.rest.take();
-        batch.writes.pong = inner.pong.take();
+        batch.writes.rest = inner.rest.take().map(|rest| *rest);
+        batch.writes.pong = inner.pong.take().map(|pong| *pong);
         while bytes < BATCH_BYTES
             && let Some(out) = pop(&mut inner.queue)
         {
@@ -370,7 +355,7 @@ impl Outbox {
             bytes += frame.as_ref().map_or(0, Bytes::len);
             batch.writes.frames.extend(frame);
         }
-        if inner.queue.is_empty() && batch.dirty.is_empty() {
+        if inner.queue.is_none() && batch.dirty.is_empty() {
             batch.close = inner.close;
         }
         inner.writing = !batch.writes.is_empty();
@@ -385,13 +370,31 @@ impl Bounds {
     }
 }
 
-/// The first of what waits. An empty queue keeps no room: most are empty most of the time.
-fn pop<T>(queue: &mut VecDeque<T>) -> Option<T> {
-    let first = queue.pop_front();
-    if queue.is_empty() {
-        *queue = VecDeque::new();
+/// Wakes whoever waits, once nobody has the lock.
+fn wake(mut inner: MutexGuard<'_, Inner>) {
+    let waker = inner.waker.take();
+    drop(inner);
+    if let Some(waker) = waker {
+        waker.wake();
     }
+}
+
+fn push<T>(queue: &mut Queue<T>, last: T) {
+    queue.get_or_insert_default().push_back(last);
+}
+
+/// The first of what waits.
+fn pop<T>(queue: &mut Queue<T>) -> Option<T> {
+    let first = queue.as_mut()?.pop_front();
+    queue.take_if(|queue| queue.is_empty());
     first
+}
+
+fn retain<T>(queue: &mut Queue<T>, keep: impl FnMut(&T) -> bool) {
+    if let Some(waiting) = queue {
+        waiting.retain(keep);
+    }
+    queue.take_if(|queue| queue.is_empty());
 }
 
 fn waiting(topics: &mut [(SlotId, Waiting)], slot: SlotId) -> Option<&mut Waiting> {
@@ -403,7 +406,7 @@ impl Inner {
     /// Whether there is nothing to do.
     fn is_empty(&self) -> bool {
         let nothing = self.rest.is_none() && self.pong.is_none() && self.close.is_none();
-        nothing && self.queue.is_empty()
+        nothing && self.queue.is_none()
     }
 
     /// Whether a frame may be written by whoever has it: nothing is before it.
@@ -418,7 +421,7 @@ impl Inner {
             self.answers += 1;
             return true;
         }
-        self.queue.clear();
+        self.queue = None;
         self.answers = 0;
         self.close = Some(Close::TooMany);
         false
@@ -468,58 +471,5 @@ impl Inner {
         let delivery = delivery.filter(|d| !d.entries.is_empty() || d.count.is_some())?;
         waiting.offset += 1;
         Some(delivery.frame(encoding, waiting.topic.topic(), waiting.offset))
-    }
-}
-
-/// A diff that only tells a count costs something, too.
-fn weight(delivery: &Delivery) -> usize {
-    delivery.entries.len().max(1)
-}
-
-impl Waiting {
-    fn push(&mut self, delivery: Arc<Delivery>) {
-        self.entries += weight(&delivery);
-        self.deliveries.push(delivery);
-    }
-
-    /// Forgets what waits; answers how many entries that was.
-    fn clear(&mut self) -> usize {
-        self.deliveries = Vec::new();
-        self.merge_at = MERGE_FROM;
-        std::mem::take(&mut self.entries)
-    }
-
-    /// Makes one diff of all that waits: the newest word on each person, as news to somebody who
-    /// knows what was sent last.
-    fn merge(&mut self) {
-        metrics()
-            .conflations
-            .add(self.deliveries.len().saturating_sub(1));
-        let count = self.deliveries.iter().rev().find_map(|d| d.count);
-        let mut order: Vec<UserId> = Vec::new();
-        let mut people: HashMap<UserId, (bool, Entry)> = HashMap::new();
-        for entry in self.deliveries.iter().flat_map(|d| &d.entries) {
-            let known = !matches!(entry, Entry::Join(_));
-            people
-                .entry(entry.user().clone())
-                .and_modify(|(_, newest)| *newest = entry.clone())
-                .or_insert_with(|| {
-                    order.push(entry.user().clone());
-                    (known, entry.clone())
-                });
-        }
-        let merged = order.iter().filter_map(|user| {
-            let (known, newest) = people.remove(user)?;
-            match (known, newest) {
-                (false, Entry::Join(told) | Entry::Update(told)) => Some(Entry::Join(told)),
-                (true, Entry::Join(told) | Entry::Update(told)) => Some(Entry::Update(told)),
-                (true, leave @ Entry::Leave(_)) => Some(leave),
-                (false, Entry::Leave(_)) => None,
-            }
-        });
-        let merged = Arc::new(Delivery::new(merged.collect(), count));
-        self.entries = weight(&merged);
-        self.merge_at = MERGE_FROM.max(2 * self.entries);
-        self.deliveries = vec![merged];
     }
 }

@@ -89,6 +89,14 @@ impl Registry {
         }
     }
 
+    /// Hands a word to every connection.
+    pub(crate) fn tell_all(&self, word: &Word) {
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.values().for_each(|outbox| outbox.word(word.clone()));
+        }
+    }
+
     /// How many sessions are connected.
     pub(crate) fn len(&self) -> usize {
         let lens = self.shards.iter().map(|shard| {

@@ -9,6 +9,7 @@
 pub mod check;
 mod close;
 mod code;
+pub mod codec;
 mod error;
 pub mod frame;
 pub mod json;

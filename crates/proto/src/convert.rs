@@ -131,16 +131,16 @@ pub fn item_from(item: feed::Item) -> Result<Arc<Item>> {
         Ok(feed::Visibility::Nobody) => Visibility::Nobody,
         Err(_) => return Err(Malformed::Unknown("visibility")),
     };
+    let devices = item.devices.into_iter().map(Kind::new);
+    let mut devices = devices.collect::<std::result::Result<Vec<_>, _>>()?;
+    // It may have taken over the room of what was decoded.
+    devices.shrink_to_fit();
     Ok(Arc::new(Item {
         user: UserId::new(item.user)?,
         status: status
             .map(|(s, _)| *s)
             .ok_or(Malformed::Unknown("status"))?,
-        devices: item
-            .devices
-            .into_iter()
-            .map(Kind::new)
-            .collect::<std::result::Result<_, _>>()?,
+        devices,
         meta: item.meta.map(Meta::trusted),
         since: item.since,
         v: version(item.v.as_ref())?,

@@ -287,7 +287,7 @@ impl World {
                 self.gone(c, Gone::Broken { returns: true });
                 self.then(c, 100, move |w| w.connect(c));
             }
-            Word::Stuck | Word::Closed(_) => {}
+            Word::Away | Word::Closed(_) => {}
         }
     }
 

@@ -40,7 +40,7 @@ impl Gateway {
         let tell: Tell = Arc::new(move |key, conn, word| match word {
             Word::Recorded { .. } => drop(counter.fetch_add(1, Relaxed)),
             Word::Closed(_) => {}
-            Word::Replaced | Word::Kicked | Word::Stuck | Word::Superseded(_) => {
+            Word::Replaced | Word::Kicked | Word::Away | Word::Superseded(_) => {
                 words
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)

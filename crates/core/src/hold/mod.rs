@@ -66,8 +66,9 @@ pub enum Word {
     /// It was never let in: a newer connection is recorded, or it was closed by a service. A
     /// client whose clock was set back may go above this one once.
     Superseded(Conn),
-    /// Its shard can't be renewed from here, though others can: it had better go elsewhere.
-    Stuck,
+    /// It had better go elsewhere: its shard can't be renewed from here, though others can, or
+    /// all of them have to go.
+    Away,
     /// It was closed by a service, and must not come back by itself.
     Kicked,
     /// It is closed in the store.
@@ -84,7 +85,8 @@ pub struct Hold {
     /// Something was opened under it, so the shard should know it.
     used: bool,
     epoch: u64,
-    sessions: HashMap<SessionKey, Held>,
+    /// Boxed: a table has room for more than are in it.
+    sessions: HashMap<SessionKey, Box<Held>>,
     /// Sessions that end when their time comes, by that time.
     ending: BTreeSet<(u64, SessionKey)>,
     renew_at: u64,
@@ -167,7 +169,7 @@ impl Hold {
     pub fn send_away(&self) -> Vec<Action> {
         let here = self.sessions.iter();
         let here = here.filter(|(_, held)| held.phase == Phase::Connected);
-        here.map(|(key, held)| Action::Tell(key.clone(), held.conn, Word::Stuck))
+        here.map(|(key, held)| Action::Tell(key.clone(), held.conn, Word::Away))
             .collect()
     }
 
@@ -223,7 +225,7 @@ impl Hold {
             }
         }
         self.sessions
-            .insert(key.clone(), Held::new(conn, state, origin));
+            .insert(key.clone(), Box::new(Held::new(conn, state, origin)));
         actions.extend(self.send(&key));
         actions
     }
@@ -393,16 +395,13 @@ impl Hold {
     }
 
     fn current(&mut self, key: &SessionKey, conn: Conn) -> Option<&mut Held> {
-        self.sessions.get_mut(key).filter(|held| held.conn == conn)
+        let held = self.sessions.get_mut(key).map(|held| &mut **held);
+        held.filter(|held| held.conn == conn)
     }
 
     fn forget_end(&mut self, key: &SessionKey) {
-        if let Some(Held {
-            phase: Phase::Ending(_, at),
-            ..
-        }) = self.sessions.get(key)
-        {
-            self.ending.remove(&(*at, key.clone()));
+        if let Some(Phase::Ending(_, at)) = self.sessions.get(key).map(|held| held.phase) {
+            self.ending.remove(&(at, key.clone()));
         }
     }
 
@@ -424,7 +423,7 @@ impl Hold {
             .sessions
             .values_mut()
             .filter(|s| s.phase == Phase::Connected);
-        connected.for_each(Held::reopen);
+        connected.for_each(|held| held.reopen());
     }
 
     /// Sends what a new incarnation made necessary.

@@ -112,7 +112,6 @@ impl Client {
 
     /// Serves the client until one side ends it.
     pub(super) async fn serve(&mut self, source: &mut impl Source) -> End {
-        let draining = self.edge.draining().clone();
         let outbox = Arc::clone(&self.outbox);
         let timer = sleep_until(self.next_time());
         tokio::pin!(timer);
@@ -131,10 +130,6 @@ impl Client {
                 () = &mut timer => {
                     self.hurry = true;
                     self.ring()
-                }
-                () = draining.cancelled(), if self.away_at.is_none() => {
-                    self.send_away();
-                    None
                 }
             };
             if let Some(end) = end {
@@ -237,8 +232,7 @@ impl Client {
     pub(super) fn begin(&mut self, session: Session) {
         self.rate.retune(&session.caller.settings.limits);
         self.session = Some(session);
-        // Of use on the way in only, and not small.
-        (self.door.token, self.door.trace) = (None, None);
+        self.door.brought = None;
         self.hurry = true;
     }
 
@@ -253,10 +247,8 @@ impl Client {
                 return None;
             }
             Word::Closed(_) => return None,
-            Word::Stuck => {
-                if self.away_at.is_none() {
-                    self.send_away();
-                }
+            Word::Away => {
+                self.send_away();
                 return None;
             }
             Word::Replaced => EdgeError::new(
@@ -270,8 +262,12 @@ impl Client {
         self.refuse(None, &error)
     }
 
-    /// Asks the client to come back elsewhere; it is closed when the drain window has passed.
-    fn send_away(&mut self) {
+    /// Asks the client, once, to come back elsewhere; it is closed when the drain window has
+    /// passed.
+    pub(super) fn send_away(&mut self) {
+        if self.away_at.is_some() {
+            return;
+        }
         let (body, _) = self.edge.reconnect();
         self.answer(None, body);
         self.away_at = Some(Instant::now() + self.edge.config().drain_window);

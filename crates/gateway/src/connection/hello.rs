@@ -23,9 +23,11 @@ impl Client {
             return Err(EdgeError::new(Code::HelloExpected, message));
         };
         let parent = frame.traceparent.as_deref();
-        let span = trace::begin("hello", parent.or(self.door.trace.as_deref()));
+        let brought = self.door.brought.as_deref();
+        let parent = parent.or_else(|| brought?.trace.as_deref());
+        let span = trace::begin("hello", parent);
         let token = hello.token.as_ref().map(|token| token.expose());
-        let token = token.or(self.door.token.as_deref());
+        let token = token.or_else(|| brought?.token.as_deref());
         let caller = self.edge.caller(token, self.door.peer)?;
         if self.edge.draining().is_cancelled() {
             let body = ServerBody::Reconnect { after_ms: 0 };
@@ -56,6 +58,10 @@ impl Client {
         for watch in hello.watch {
             self.watch(watch, None)?;
         }
+        // A drain that began meanwhile may not have met this one.
+        if self.edge.draining().is_cancelled() {
+            self.send_away();
+        }
         Ok(None)
     }
 
@@ -74,7 +80,7 @@ impl Client {
             key: SessionKey::new(UserKey::new(tenant, user), device),
             conn,
             state: hello.state(),
-            watches: LiteMap::new(),
+            watches: LiteMap::with_capacity(hello.watch.len()),
             acks: Default::default(),
             warned: false,
             ended: false,

@@ -16,7 +16,7 @@ use adsum_telemetry::metrics::{Transport, metrics};
 use bytes::Bytes;
 
 use crate::{
-    outbox::{Direct, Outbox, Writes},
+    outbox::{Batch, Direct, Outbox, Writes},
     requests::Requests,
 };
 use client::{Client, End};
@@ -72,50 +72,60 @@ pub(crate) struct Door {
     /// The other end of the connection itself.
     pub(crate) peer: IpAddr,
     pub(crate) encoding: Encoding,
-    /// The token that came with the handshake.
-    pub(crate) token: Option<String>,
-    /// The `traceparent` that came with it: of a hello that has none of its own.
-    pub(crate) trace: Option<String>,
     pub(crate) transport: Transport,
+    /// Of use on the way in only.
+    pub(crate) brought: Option<Box<Brought>>,
+}
+
+/// What came with the handshake, for a hello that has none of its own.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    pub(crate) token: Option<String>,
+    /// A `traceparent`.
+    pub(crate) trace: Option<String>,
 }
 
 /// Serves one client until it is gone.
-pub(crate) async fn run(
+// Not an `async fn`: that would keep room for its arguments twice.
+pub(crate) fn run(
     requests: Requests,
     door: Door,
     mut source: impl Source,
     mut sink: impl Sink,
-) {
+) -> impl Future<Output = ()> + Send {
     let edge = requests.edge();
     // A stop waits for it.
-    let _counted = edge.connections().token();
-    let _shown = metrics().connections.of(door.transport).hold();
+    let counted = edge.connections().token();
+    let shown = metrics().connections.of(door.transport).hold();
     let outbox = edge.outbox(door.encoding, sink.direct());
-    let mut client = Client::new(requests.clone(), door, Arc::clone(&outbox));
-    {
-        let writer = write(&outbox, &mut sink);
-        tokio::pin!(writer);
-        let end = tokio::select! {
-            end = client.serve(&mut source) => end,
-            () = &mut writer => End::Broken,
-        };
-        client.over(end);
-        let goodbye = match end {
-            End::Broken => None,
-            // An answer is part of a clean end, even if nobody said that it leaves.
-            End::Goodbye => Some(Close::Left),
-            End::Close(close) => Some(close),
-        };
-        if let Some(close) = goodbye {
-            outbox.close(close);
-            // Who does not read the goodbye does not get it.
-            let goodbye = async {
-                tokio::join!(&mut writer, quiet(&mut source));
+    let mut client = Client::new(requests, door, Arc::clone(&outbox));
+    async move {
+        let _until_the_end = (&counted, &shown);
+        {
+            let writer = write(&outbox, &mut sink);
+            tokio::pin!(writer);
+            let end = tokio::select! {
+                end = client.serve(&mut source) => end,
+                () = &mut writer => End::Broken,
             };
-            let _ = tokio::time::timeout(CLOSE_WITHIN, goodbye).await;
+            client.over(end);
+            let goodbye = match end {
+                End::Broken => None,
+                // An answer is part of a clean end, even if nobody said that it leaves.
+                End::Goodbye => Some(Close::Left),
+                End::Close(close) => Some(close),
+            };
+            if let Some(close) = goodbye {
+                outbox.close(close);
+                // Who does not read the goodbye does not get it. On the heap, as below.
+                let goodbye = Box::pin(async {
+                    tokio::join!(&mut writer, quiet(&mut source));
+                });
+                let _ = Box::pin(tokio::time::timeout(CLOSE_WITHIN, goodbye)).await;
+            }
         }
+        outbox.abandon();
     }
-    outbox.abandon();
 }
 
 /// Takes what the client still sends, and throws it away: a socket that is closed with something
@@ -128,18 +138,25 @@ async fn quiet<S: Source>(source: &mut S) {
 pub(crate) async fn write(outbox: &Outbox, sink: &mut impl Sink) {
     loop {
         outbox.wait().await;
-        let batch = outbox.take();
         // On the heap, for as long as it takes: most frames are written without this, and the room
         // for it would be kept for every connection.
-        if !batch.writes.is_empty() && !Box::pin(sink.write(batch.writes)).await {
-            return;
-        }
-        for (topic, watcher) in batch.dirty {
-            topic.restate(watcher);
-        }
-        if let Some(close) = batch.close {
-            Box::pin(sink.close(close)).await;
+        if !Box::pin(write_batch(outbox.take(), sink)).await {
             return;
         }
     }
+}
+
+/// `false` when the connection has ended.
+async fn write_batch(batch: Batch, sink: &mut impl Sink) -> bool {
+    if !batch.writes.is_empty() && !sink.write(batch.writes).await {
+        return false;
+    }
+    for (topic, watcher) in batch.dirty {
+        topic.restate(watcher);
+    }
+    if let Some(close) = batch.close {
+        sink.close(close).await;
+        return false;
+    }
+    true
 }

@@ -4,19 +4,20 @@ use std::net::IpAddr;
 
 use adsum_proto::client::{Close, Encoding, WireFrame, protobuf, v1};
 use adsum_telemetry::metrics::{Transport, metrics};
+// Not tokio's, which keeps room for 32 frames in each.
 use futures::{
-    FutureExt, StreamExt,
+    SinkExt, StreamExt,
+    channel::mpsc,
     stream::{self, BoxStream},
 };
 use prost::Message;
-use tokio::sync::mpsc;
 use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataValue};
 
 use super::answer::status;
 use crate::{
     Caller,
     auth::bearer,
-    connection::{self, Door, Received, Sink, Source},
+    connection::{self, Brought, Door, Received, Sink, Source},
     observer::{Observer, Told},
     outbox::Writes,
     requests::Requests,
@@ -39,12 +40,15 @@ pub(crate) fn connect(
     let token = request.metadata().get("authorization");
     let token = token.and_then(|value| value.to_str().ok());
     let trace = request.metadata().get("traceparent");
+    let brought = Brought {
+        token: token.and_then(|token| bearer(Some(token)).ok().map(str::to_owned)),
+        trace: trace.and_then(|value| value.to_str().ok().map(str::to_owned)),
+    };
     let door = Door {
         peer,
         encoding: Encoding::Protobuf,
-        token: token.and_then(|token| bearer(Some(token)).ok().map(str::to_owned)),
-        trace: trace.and_then(|value| value.to_str().ok().map(str::to_owned)),
         transport: Transport::Grpc,
+        brought: Some(Box::new(brought)),
     };
     let (sender, receiver) = mpsc::channel(AHEAD);
     let source = Incoming {
@@ -53,11 +57,7 @@ pub(crate) fn connect(
     };
     let sink = Outgoing(sender);
     tokio::spawn(connection::run(requests.clone(), door, source, sink));
-    let frames = stream::unfold(receiver, |mut receiver| async {
-        let frame = receiver.recv().await?;
-        Some((frame, receiver))
-    });
-    Ok(Response::new(frames.boxed()))
+    Ok(Response::new(receiver.boxed()))
 }
 
 /// A service that watches.
@@ -125,7 +125,7 @@ impl Sink for Outgoing {
     async fn close(&mut self, close: Close) {
         if close != Close::Left {
             // Whoever is gone does not hear it.
-            let _ = self.0.send(Err(ended(close))).map(drop).await;
+            let _ = self.0.send(Err(ended(close))).await;
         }
     }
 }

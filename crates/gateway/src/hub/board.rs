@@ -6,7 +6,7 @@
 //! what the others of its group have, and nothing is missed or told twice.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -240,10 +240,10 @@ impl Board {
         mode: Mode,
         sight: &Sight,
         lists: Lists<'_>,
-    ) -> (Arc<TopicState>, HashSet<UserId>) {
+    ) -> (Arc<TopicState>, BTreeSet<UserId>) {
         let shared = self.shared_state(mode);
         if mode == Mode::Count {
-            return (shared, HashSet::new());
+            return (shared, BTreeSet::new());
         }
         let group = &self.groups[slot(mode)];
         let sees = |told: &&Arc<Told>| sight.sees(&told.item, lists);
@@ -256,7 +256,7 @@ impl Board {
         let before = group.pending.values().filter_map(|p| p.before.as_ref());
         let extra: Vec<_> = here.chain(before.filter(hidden)).filter(sees).collect();
         if extra.is_empty() {
-            return (shared, HashSet::new());
+            return (shared, BTreeSet::new());
         }
         let seen = extra.iter().map(|told| told.item.user.clone()).collect();
         let mut members = shared.members.clone();
@@ -338,7 +338,7 @@ impl Flush {
     pub(super) fn of(
         &self,
         sight: &Sight,
-        seen: &mut HashSet<UserId>,
+        seen: &mut BTreeSet<UserId>,
         lists: Lists<'_>,
     ) -> Option<Arc<Delivery>> {
         let mut own = Vec::new();

@@ -2,7 +2,7 @@
 //! may see, and is never told of a join without a leave in between.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -61,7 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Watcher {
     sight: Sight,
     mode: Mode,
-    seen: HashSet<UserId>,
+    seen: BTreeSet<UserId>,
     knows: BTreeMap<UserId, Arc<Item>>,
 }
 
@@ -149,7 +149,7 @@ fn run(steps: Vec<Step>) {
                 watchers.push(Watcher {
                     sight,
                     mode,
-                    seen: HashSet::new(),
+                    seen: BTreeSet::new(),
                     knows: BTreeMap::new(),
                 });
                 restate(&mut board, watchers.last_mut().unwrap(), &lists);

@@ -1,7 +1,7 @@
 //! One watched topic: its watchers, and the task that tells them in time.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -77,9 +77,9 @@ struct Member {
     /// The group it is told with; `None` until it got its first state.
     mode: Option<Mode>,
     /// Whom it was told of that not everybody may see.
-    seen: HashSet<UserId>,
+    seen: BTreeSet<UserId>,
     /// The first state is still to come.
-    waiting: Option<Asked>,
+    waiting: Option<Box<Asked>>,
 }
 
 impl Watched for TopicHub {
@@ -128,8 +128,8 @@ impl TopicHub {
             sight: watcher.sight,
             asked: watcher.asked.mode,
             mode: None,
-            seen: HashSet::new(),
-            waiting: Some(watcher.asked),
+            seen: BTreeSet::new(),
+            waiting: Some(Box::new(watcher.asked)),
         };
         inner.watchers.insert(id, member);
         if inner.ready {
@@ -158,7 +158,7 @@ impl TopicHub {
         let mut inner = lock(&self.inner);
         if let Some(member) = inner.watchers.get_mut(&id) {
             member.asked = asked.mode;
-            member.waiting = Some(asked);
+            member.waiting = Some(Box::new(asked));
         }
         if inner.ready {
             self.settle(&mut inner, id);

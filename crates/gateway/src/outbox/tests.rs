@@ -243,9 +243,9 @@ fn states_without_end_leave_no_line_for_who_does_not_read() {
         world.put(user);
         world.state(None);
     }
-    assert_eq!(world.outbox.lock().queue.len(), 1);
+    assert_eq!(world.outbox.lock().queue.as_ref().map_or(0, |q| q.len()), 1);
     world.put(1);
-    assert_eq!(world.outbox.lock().queue.len(), 2);
+    assert_eq!(world.outbox.lock().queue.as_ref().map_or(0, |q| q.len()), 2);
     world.end();
 }
 

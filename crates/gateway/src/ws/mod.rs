@@ -20,7 +20,7 @@ use serde::Deserialize;
 use tungstenite::handshake::server::create_response_with_body;
 
 use crate::{
-    connection::{self, Door},
+    connection::{self, Brought, Door},
     http::{HttpError, token, traceparent},
     requests::Requests,
 };
@@ -59,12 +59,15 @@ async fn upgrade(
         let known = "the subprotocol must be adsum.v1.json or adsum.v1.proto\n";
         return (StatusCode::BAD_REQUEST, known).into_response();
     };
+    let brought = Brought {
+        token: token(headers).map(str::to_owned).or(handshake.token),
+        trace: traceparent(headers),
+    };
     let door = Door {
         peer: peer.ip(),
         encoding,
-        token: token(headers).map(str::to_owned).or(handshake.token),
-        trace: traceparent(headers),
         transport: Transport::WebSocket,
+        brought: Some(Box::new(brought)),
     };
     let limit = requests.edge().book().largest_frame();
     tokio::spawn(async move {
@@ -111,6 +114,21 @@ mod tests {
         let encoding = chosen(&asked, &mut answer);
         let told = answer.get(header::SEC_WEBSOCKET_PROTOCOL);
         (encoding, told.map(|told| told.to_str().unwrap().to_owned()))
+    }
+
+    /// How large the future of such a function is.
+    fn size<F>(_: fn(Requests, Door, socket::Incoming, socket::Outgoing) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_is_small() {
+        let bytes = size(connection::run);
+        // A task has 96 bytes besides, and takes a multiple of 128.
+        assert!(
+            bytes <= 12 * 128 - 96,
+            "{bytes} bytes for each that is idle"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use adsum_core::{
-    Activity, Conn, DeviceId, Digest, Kind, Manual, Membership, Meta, Reason, RoomId, State,
+    Activity, Conn, DeviceId, Digest, Kind, Manual, Membership, Meta, Reason, RoomId, Rooms, State,
     Status, Topic, UserId, Version,
 };
 
@@ -104,12 +104,16 @@ impl Hello {
             since: 0,
             meta: join.meta.clone(),
         };
-        let rooms = self.rooms.iter().map(|j| (j.room.clone(), stay(j)));
+        // Collected, it would keep room for rooms that most sessions are never in.
+        let mut rooms = Rooms::with_capacity(self.rooms.len());
+        for join in &self.rooms {
+            rooms.insert(join.room.clone(), stay(join));
+        }
         State {
             kind: self.kind.clone(),
             activity: self.activity,
             meta: self.meta.clone(),
-            rooms: rooms.collect(),
+            rooms,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Encode once, send to many. A person is encoded once per encoding; all who see the same diff
 //! share its body; what a connection adds is its head, with `ref` and `offset`.
 
+use std::sync::Arc;
+
 use adsum_core::Topic;
 use bytes::Bytes;
 
@@ -85,7 +87,7 @@ impl Encoding {
     /// Writes a person, for all frames that tell of them.
     #[must_use]
     pub fn item(self, item: &Item) -> Piece {
-        Piece(match self {
+        Piece::new(&match self {
             Self::Json => json::encode_item(item),
             Self::Protobuf => protobuf::encode_item(item),
         })
@@ -94,7 +96,7 @@ impl Encoding {
     /// Writes a departure, for all frames that tell of it.
     #[must_use]
     pub fn left(self, left: &Left) -> Piece {
-        Piece(match self {
+        Piece::new(&match self {
             Self::Json => json::encode_left(left),
             Self::Protobuf => protobuf::encode_left(left),
         })
@@ -138,18 +140,23 @@ impl Encoding {
     }
 }
 
-fn bytes(pieces: &[Piece]) -> Vec<Bytes> {
-    pieces.iter().map(|p| p.0.clone()).collect()
+fn bytes(pieces: &[Piece]) -> Vec<&[u8]> {
+    pieces.iter().map(Piece::as_bytes).collect()
 }
 
 /// A person or a departure, encoded. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece(Bytes);
+pub struct Piece(Arc<[u8]>);
 
 impl Piece {
+    // There are many: as long as it is, and no longer.
+    fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
     /// Its bytes: in JSON an object, in protobuf a message without its length.
     #[must_use]
-    pub const fn as_bytes(&self) -> &Bytes {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }

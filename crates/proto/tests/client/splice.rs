@@ -94,7 +94,7 @@ fn of_core_and_back() {
     };
     let piece = Encoding::Json.item(&(&core).into());
     let text = r#"{"user":"ann","status":"invisible","devices":[],"since":5,"v":"3-7"}"#;
-    assert_eq!(piece.as_bytes(), text);
+    assert_eq!(piece.as_bytes(), text.as_bytes());
     let leave = adsum_core::Leave {
         item: core.into(),
         reason: Some(adsum_core::Reason::NodeLost),
@@ -106,7 +106,7 @@ fn of_core_and_back() {
         r#"{"user":"ann","reason":"node_lost","last_seen":"1970-01-01T00:00:01.000Z","#,
         r#""last_seen_s":3,"v":"3-9"}"#
     );
-    assert_eq!(piece.as_bytes(), text);
+    assert_eq!(piece.as_bytes(), text.as_bytes());
     let empty = Encoding::Json.state(&Topic::Tenant, Mode::Count, false, &[], None);
     let text = concat!(
         r#"{"type":"presence_state","topic":"tenant","offset":1,"#,

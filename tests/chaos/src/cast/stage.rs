@@ -58,11 +58,14 @@ impl Passes {
     pub fn unsigned() -> Self {
         Self::by(|bearer| match bearer.user {
             Some(user) => format!("dev:{}:{user}", bearer.tenant),
-            None if bearer.all => {
-                let all = json!({"tenant": bearer.tenant, "role": "service", "watch": ["*"], "see": "all"});
-                all.to_string()
+            None => {
+                let mut service =
+                    json!({"tenant": bearer.tenant, "role": "service", "watch": ["*"]});
+                if bearer.all {
+                    service["see"] = "all".into();
+                }
+                service.to_string()
             }
-            None => json!({"tenant": bearer.tenant, "role": "service", "watch": ["*"]}).to_string(),
         })
     }
 

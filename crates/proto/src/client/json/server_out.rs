@@ -115,11 +115,11 @@ fn body(topic: &Topic, capacity: usize, write: impl FnOnce(&mut Out)) -> Body {
     }
 }
 
-fn size(pieces: &[Bytes]) -> usize {
+fn size(pieces: &[&[u8]]) -> usize {
     pieces.iter().map(|p| p.len() + 1).sum()
 }
 
-fn pieces(out: &mut Out, key: &str, pieces: &[Bytes]) {
+fn pieces(out: &mut Out, key: &str, pieces: &[&[u8]]) {
     out.list(key, pieces, |out, piece| {
         out.raw(piece);
     });
@@ -127,7 +127,7 @@ fn pieces(out: &mut Out, key: &str, pieces: &[Bytes]) {
 
 pub(in crate::client) fn diff_body(
     topic: &Topic,
-    [joins, leaves, updates]: [&[Bytes]; 3],
+    [joins, leaves, updates]: [&[&[u8]]; 3],
     count: Option<u64>,
 ) -> Body {
     let capacity = size(joins) + size(leaves) + size(updates);
@@ -143,7 +143,7 @@ pub(in crate::client) fn state_body(
     topic: &Topic,
     mode: Mode,
     complete: bool,
-    members: &[Bytes],
+    members: &[&[u8]],
     count: Option<u64>,
 ) -> Body {
     body(topic, size(members), |out| {

@@ -133,7 +133,7 @@ impl Body {
     }
 }
 
-fn pieces(tag: u32, pieces: &[Bytes], buf: &mut BytesMut) {
+fn pieces(tag: u32, pieces: &[&[u8]], buf: &mut BytesMut) {
     for piece in pieces {
         delimited(tag, piece.len(), buf);
         buf.put_slice(piece);
@@ -145,14 +145,14 @@ fn delimited(tag: u32, len: usize, buf: &mut BytesMut) {
     encode_varint(len as u64, buf);
 }
 
-fn size(pieces: &[Bytes]) -> usize {
+fn size(pieces: &[&[u8]]) -> usize {
     // A key of one byte and a length of hardly ever more than two.
     pieces.iter().map(|p| p.len() + 3).sum()
 }
 
 pub(in crate::client) fn diff_body(
     topic: &Topic,
-    [joins, leaves, updates]: [&[Bytes]; 3],
+    [joins, leaves, updates]: [&[&[u8]]; 3],
     count: Option<u64>,
 ) -> Body {
     let mut buf = BytesMut::with_capacity(size(joins) + size(leaves) + size(updates) + 16);
@@ -169,7 +169,7 @@ pub(in crate::client) fn state_body(
     topic: &Topic,
     mode: Mode,
     complete: bool,
-    members: &[Bytes],
+    members: &[&[u8]],
     count: Option<u64>,
 ) -> Body {
     let mut inner = BytesMut::with_capacity(size(members) + 16);

@@ -1,0 +1,93 @@
+//! What waits of one topic for one client.
+
+use std::{collections::HashMap, sync::Arc};
+
+use adsum_core::UserId;
+use adsum_telemetry::metrics::metrics;
+
+use super::Watched;
+use crate::hub::{Delivery, Entry};
+
+/// Entries of a topic that may wait before they are looked through for older words.
+const MERGE_FROM: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) topic: Arc<dyn Watched>,
+    pub(super) watcher: u64,
+    pub(super) offset: u64,
+    pub(super) deliveries: Vec<Arc<Delivery>>,
+    pub(super) entries: usize,
+    pub(super) merge_at: usize,
+    /// A state is queued, and what comes after it must not overtake it.
+    pub(super) turn: u64,
+    pub(super) queued: bool,
+    pub(super) dirty: bool,
+}
+
+/// A diff that only tells a count costs something, too.
+fn weight(delivery: &Delivery) -> usize {
+    delivery.entries.len().max(1)
+}
+
+impl Waiting {
+    pub(super) fn new(topic: Arc<dyn Watched>, watcher: u64) -> Self {
+        Self {
+            topic,
+            watcher,
+            offset: 0,
+            deliveries: Vec::new(),
+            entries: 0,
+            merge_at: MERGE_FROM,
+            turn: 0,
+            queued: false,
+            dirty: false,
+        }
+    }
+
+    pub(super) fn push(&mut self, delivery: Arc<Delivery>) {
+        self.entries += weight(&delivery);
+        self.deliveries.push(delivery);
+    }
+
+    /// Forgets what waits; answers how many entries that was.
+    pub(super) fn clear(&mut self) -> usize {
+        self.deliveries = Vec::new();
+        self.merge_at = MERGE_FROM;
+        std::mem::take(&mut self.entries)
+    }
+
+    /// Makes one diff of all that waits: the newest word on each person, as news to somebody who
+    /// knows what was sent last.
+    pub(super) fn merge(&mut self) {
+        metrics()
+            .conflations
+            .add(self.deliveries.len().saturating_sub(1));
+        let count = self.deliveries.iter().rev().find_map(|d| d.count);
+        let mut order: Vec<UserId> = Vec::new();
+        let mut people: HashMap<UserId, (bool, Entry)> = HashMap::new();
+        for entry in self.deliveries.iter().flat_map(|d| &d.entries) {
+            let known = !matches!(entry, Entry::Join(_));
+            people
+                .entry(entry.user().clone())
+                .and_modify(|(_, newest)| *newest = entry.clone())
+                .or_insert_with(|| {
+                    order.push(entry.user().clone());
+                    (known, entry.clone())
+                });
+        }
+        let merged = order.iter().filter_map(|user| {
+            let (known, newest) = people.remove(user)?;
+            match (known, newest) {
+                (false, Entry::Join(told) | Entry::Update(told)) => Some(Entry::Join(told)),
+                (true, Entry::Join(told) | Entry::Update(told)) => Some(Entry::Update(told)),
+                (true, leave @ Entry::Leave(_)) => Some(leave),
+                (false, Entry::Leave(_)) => None,
+            }
+        });
+        let merged = Arc::new(Delivery::new(merged.collect(), count));
+        self.entries = weight(&merged);
+        self.merge_at = MERGE_FROM.max(2 * self.entries);
+        self.deliveries = vec![merged];
+    }
+}
