@@ -283,7 +283,7 @@ impl Edge {
     pub(crate) fn outbox(
         &self,
         encoding: Encoding,
-        direct: Option<Box<dyn Direct>>,
+        direct: Option<Arc<dyn Direct>>,
     ) -> Arc<Outbox> {
         let peak = Arc::clone(&self.0.outbox_peak);
         Outbox::new(encoding, self.bounds(), peak, direct)

@@ -74,7 +74,7 @@ struct Inner {
     /// Of the one task that waits here, for words, for something to write, or for both.
     waker: Option<Waker>,
     /// Without it, everything is queued.
-    direct: Option<Box<dyn Direct>>,
+    direct: Option<Arc<dyn Direct>>,
     /// What was taken is being written: what comes now has to wait.
     writing: bool,
     /// The rest of a frame that was written in part.
@@ -134,7 +134,7 @@ impl Outbox {
         encoding: Encoding,
         bounds: Bounds,
         peak: Arc<AtomicUsize>,
-        direct: Option<Box<dyn Direct>>,
+        direct: Option<Arc<dyn Direct>>,
     ) -> Arc<Self> {
         let inner = Inner {
             direct,

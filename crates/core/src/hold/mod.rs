@@ -264,7 +264,7 @@ impl Hold {
     /// New preferences of the session's owner: carried from now on when it is opened again.
     pub fn prefer(&mut self, key: &SessionKey, prefs: Prefs) {
         if let Some(held) = self.sessions.get_mut(key) {
-            held.prefs = Some(prefs);
+            held.prefer(prefs);
         }
     }
 

@@ -31,7 +31,8 @@ pub(super) struct Held {
     pub(super) conn: Conn,
     pub(super) rev: u64,
     pub(super) state: State,
-    pub(super) prefs: Option<Prefs>,
+    /// Unless they are as everybody's are at first: most keep that.
+    prefs: Option<Box<Prefs>>,
     pub(super) phase: Phase,
     /// Never recorded so far.
     pub(super) fresh: bool,
@@ -106,12 +107,19 @@ impl Held {
     pub(super) fn recorded(&mut self, session: &Session, prefs: Option<Prefs>) {
         self.fresh = false;
         self.opened_at = session.opened_at;
-        self.prefs = prefs.or(self.prefs);
+        if let Some(prefs) = prefs {
+            self.prefer(prefs);
+        }
         for (room, stay) in &mut self.state.rooms {
             if let Some(known) = session.state.rooms.get(room) {
                 stay.since = known.since;
             }
         }
+    }
+
+    /// To be carried from now on when it is opened again.
+    pub(super) fn prefer(&mut self, prefs: Prefs) {
+        self.prefs = (prefs != Prefs::default()).then(|| Box::new(prefs));
     }
 
     pub(super) fn wants_open(&self) -> bool {
@@ -156,7 +164,7 @@ impl Held {
             }),
             Want::Open | Want::Nothing => {
                 self.under = number;
-                let (opened_at, prefs) = (self.opened_at, self.prefs);
+                let (opened_at, prefs) = (self.opened_at, self.prefs.as_deref().copied());
                 Action::Open(Open {
                     key,
                     holder,

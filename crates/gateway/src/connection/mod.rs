@@ -55,7 +55,7 @@ pub(crate) trait Source: Send {
 /// Where frames go.
 pub(crate) trait Sink: Send {
     /// A way for others to write when nothing waits, if there is one.
-    fn direct(&self) -> Option<Box<dyn Direct>> {
+    fn direct(&self) -> Option<Arc<dyn Direct>> {
         None
     }
 

@@ -285,7 +285,7 @@ proptest! {
         steps in prop::collection::vec((0..4_u8, 0..200_usize), 1..45),
     ) {
         let tap = Tap::default();
-        let direct: Box<dyn Direct> = Box::new(tap.clone());
+        let direct: Arc<dyn Direct> = Arc::new(tap.clone());
         let outbox = Outbox::new(Encoding::Json, BOUNDS, Arc::default(), Some(direct));
         let mut said = Vec::new();
         // Taken by the connection, and written when it gets to it.

@@ -32,8 +32,8 @@ use crate::{
     outbox::{Direct, Writes},
 };
 
-/// Most of a client's frames are beats; what is larger is read in several steps.
-const READ_BUFFER: usize = 64;
+/// A client's frames are small; what is larger is read in several steps.
+const READ_BUFFER: usize = 128;
 /// Payloads up to here are copied behind their heads, so that a batch of them is one write.
 const COPIED: usize = 16 * 1024;
 
@@ -52,29 +52,29 @@ type Io = TokioIo<Upgraded>;
 
 /// The two halves of a connection.
 pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Incoming, Outgoing) {
-    let (reader, writer, early) = halves(upgraded);
+    let binary = encoding == Encoding::Protobuf;
+    let opcode = if binary { BINARY } else { TEXT };
+    let (reader, writer, early) = halves(upgraded, opcode);
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
         .max_message_size(Some(limit))
         .max_frame_size(Some(limit));
-    let binary = encoding == Encoding::Protobuf;
     let incoming = Incoming {
         reader,
         frames: WebSocketContext::from_partially_read(early, Role::Server, Some(config)),
         binary,
         lost: false,
     };
-    let opcode = if binary { BINARY } else { TEXT };
     (incoming, Outgoing { writer, opcode })
 }
 
 /// To read from, to write to, and what was read already. Of a plain socket nothing stands between.
-fn halves(upgraded: Upgraded) -> (Reader, Writer, Vec<u8>) {
+fn halves(upgraded: Upgraded, opcode: u8) -> (Reader, Writer, Vec<u8>) {
     match downcast::<TokioIo<TcpStream>>(upgraded) {
         Ok(parts) => {
-            let (reader, writer) = parts.io.into_inner().into_split();
-            let writer = Writer::Plain(Arc::new(writer));
+            let (reader, socket) = parts.io.into_inner().into_split();
+            let writer = Writer::Plain(Arc::new(Plain { socket, opcode }));
             (Reader::Plain(reader), writer, parts.read_buf.to_vec())
         }
         Err(upgraded) => {
@@ -104,7 +104,7 @@ impl AsyncRead for Reader {
 }
 
 enum Writer {
-    Plain(Arc<OwnedWriteHalf>),
+    Plain(Arc<Plain>),
     /// Within TLS.
     Wrapped(WriteHalf<Io>),
 }
@@ -113,7 +113,7 @@ impl Writer {
     async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let socket = match self {
             Self::Wrapped(writer) => return writer.write_all(bytes).await,
-            Self::Plain(socket) => socket,
+            Self::Plain(plain) => &plain.socket,
         };
         while !bytes.is_empty() {
             match socket.try_write(bytes) {
@@ -137,8 +137,8 @@ impl Writer {
     async fn shutdown(&mut self) {
         // Whoever is gone does not hear it.
         match self {
-            Self::Plain(socket) => {
-                let socket: &TcpStream = (**socket).as_ref();
+            Self::Plain(plain) => {
+                let socket: &TcpStream = plain.socket.as_ref();
                 let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
             }
             Self::Wrapped(writer) => {
@@ -151,7 +151,7 @@ impl Writer {
 /// A plain socket for whoever has a frame and nothing waits.
 #[derive(Debug)]
 struct Plain {
-    socket: Arc<OwnedWriteHalf>,
+    socket: OwnedWriteHalf,
     opcode: u8,
 }
 
@@ -291,13 +291,10 @@ impl Outgoing {
 }
 
 impl Sink for Outgoing {
-    fn direct(&self) -> Option<Box<dyn Direct>> {
+    fn direct(&self) -> Option<Arc<dyn Direct>> {
         match &self.writer {
             Writer::Wrapped(_) => None,
-            Writer::Plain(socket) => Some(Box::new(Plain {
-                socket: Arc::clone(socket),
-                opcode: self.opcode,
-            })),
+            Writer::Plain(plain) => Some(Arc::<Plain>::clone(plain)),
         }
     }
 
