@@ -63,8 +63,8 @@ fn main() -> Result<()> {
     fs::create_dir_all(&args.out)?;
     let mut results = serde_json::Map::new();
     for start in [
-        Rival::adsum_json,
         Rival::adsum,
+        Rival::adsum_json,
         Rival::articles,
         Rival::socketio,
     ] {
@@ -246,7 +246,7 @@ fn start(mut command: Command, port: u16) -> Result<Process> {
     Ok(process)
 }
 
-/// What was measured, for people.
+/// What was measured, for people: each figure, and how many times as good the first one's is.
 fn table(results: &Value) -> String {
     let rivals: Vec<_> = results.as_object().into_iter().flatten().collect();
     let mut text = String::from("| |");
@@ -256,10 +256,21 @@ fn table(results: &Value) -> String {
     text.push_str("\n|---|");
     text.push_str(&"---|".repeat(rivals.len()));
     text.push('\n');
-    for (title, cell) in rows() {
-        text.push_str(&format!("| {title} |"));
+    for row in ROWS {
+        text.push_str(&format!("| {} |", row.title));
+        let first = rivals.first().and_then(|(_, measured)| (row.of)(measured));
         for (_, measured) in &rivals {
-            let cell = cell(measured).unwrap_or_else(|| "none".to_owned());
+            let cell = match ((row.of)(measured), first) {
+                (None, _) => "none".to_owned(),
+                (Some(figure), Some(first)) if figure != first => {
+                    let ratio = match row.more_is_better {
+                        true => first / figure,
+                        false => figure / first,
+                    };
+                    format!("{} ({ratio:.1} ×)", row.figure(figure))
+                }
+                (Some(figure), _) => row.figure(figure),
+            };
             text.push_str(&format!(" {cell} |"));
         }
         text.push('\n');
@@ -267,47 +278,72 @@ fn table(results: &Value) -> String {
     text
 }
 
-type Cell = fn(&Value) -> Option<String>;
-
-fn rows() -> [(&'static str, Cell); 7] {
-    [
-        ("KiB of the server per connection, rooms of 100", |m| {
-            Some(format!(
-                "{:.1}",
-                m["memory"]["kib_per_connection"].as_f64()?
-            ))
-        }),
-        ("diffs/s, 1 room × 1,000", |m| {
-            Some(thousands(m["one room"]["diffs_per_s"].as_f64()?))
-        }),
-        ("µs of the server per diff, 1 × 1,000", |m| {
-            Some(format!("{:.2}", m["one room"]["cpu_us_per_diff"].as_f64()?))
-        }),
-        ("diffs/s, 100 rooms × 100", |m| {
-            Some(thousands(m["many rooms"]["diffs_per_s"].as_f64()?))
-        }),
-        ("µs of the server per diff, 100 × 100", |m| {
-            Some(format!(
-                "{:.1}",
-                m["many rooms"]["cpu_us_per_diff"].as_f64()?
-            ))
-        }),
-        ("p50 / p99 at 25,000 diffs/s, ms", |m| {
-            let mut steps = m["ladder"]["steps"].as_array()?.iter();
-            let step = steps.find(|step| step["rate"] == 25_000.0 && step["kept_up"] == true)?;
-            let of = |which: &str| step["latency_ms"][which].as_f64();
-            Some(format!("{:.1} / {:.1}", of("p50")?, of("p99")?))
-        }),
-        ("CPU s per million heartbeats, server + Redis", |m| {
-            let of = |which: &str| m["heartbeats"][which].as_f64();
-            let (server, redis) = (
-                of("server_cpu_s_per_million")?,
-                of("redis_cpu_s_per_million")?,
-            );
-            Some(format!("{server:.1} + {redis:.2}"))
-        }),
-    ]
+struct Row {
+    title: &'static str,
+    of: fn(&Value) -> Option<f64>,
+    more_is_better: bool,
+    decimals: usize,
 }
+
+impl Row {
+    const fn less(title: &'static str, decimals: usize, of: fn(&Value) -> Option<f64>) -> Self {
+        Self {
+            title,
+            of,
+            more_is_better: false,
+            decimals,
+        }
+    }
+
+    const fn more(title: &'static str, of: fn(&Value) -> Option<f64>) -> Self {
+        Self {
+            title,
+            of,
+            more_is_better: true,
+            decimals: 0,
+        }
+    }
+
+    fn figure(&self, figure: f64) -> String {
+        match self.decimals {
+            0 => thousands(figure),
+            decimals => format!("{figure:.decimals$}"),
+        }
+    }
+}
+
+/// Of the step at 25,000 diffs/s, if it was kept up with.
+fn at_25_000(measured: &Value, which: &str) -> Option<f64> {
+    let mut steps = measured["ladder"]["steps"].as_array()?.iter();
+    let step = steps.find(|step| step["rate"] == 25_000.0 && step["kept_up"] == true)?;
+    step["latency_ms"][which].as_f64()
+}
+
+const ROWS: &[Row] = &[
+    Row::less("KiB of the server per connection, rooms of 100", 1, |m| {
+        m["memory"]["kib_per_connection"].as_f64()
+    }),
+    Row::more("diffs/s, 1 room × 1,000", |m| {
+        m["one room"]["diffs_per_s"].as_f64()
+    }),
+    Row::less("µs of the server per diff, 1 × 1,000", 2, |m| {
+        m["one room"]["cpu_us_per_diff"].as_f64()
+    }),
+    Row::more("diffs/s, 100 rooms × 100", |m| {
+        m["many rooms"]["diffs_per_s"].as_f64()
+    }),
+    Row::less("µs of the server per diff, 100 × 100", 1, |m| {
+        m["many rooms"]["cpu_us_per_diff"].as_f64()
+    }),
+    Row::less("p50 at 25,000 diffs/s, ms", 1, |m| at_25_000(m, "p50")),
+    Row::less("p99 at 25,000 diffs/s, ms", 1, |m| at_25_000(m, "p99")),
+    Row::less("server CPU s per million heartbeats", 1, |m| {
+        m["heartbeats"]["server_cpu_s_per_million"].as_f64()
+    }),
+    Row::less("Redis CPU s per million heartbeats", 2, |m| {
+        m["heartbeats"]["redis_cpu_s_per_million"].as_f64()
+    }),
+];
 
 fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");

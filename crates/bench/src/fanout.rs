@@ -82,7 +82,7 @@ pub(crate) struct Fanout {
 pub(crate) struct Failover {
     #[command(flatten)]
     scene: Scene,
-    /// The node of the own cluster to kill, half-way.
+    /// The dispatcher of the own cluster to kill, half-way.
     #[arg(long, default_value = "dispatcher-0")]
     kill: String,
 }
@@ -144,6 +144,10 @@ impl Failover {
             load,
         } = &self.scene;
         let stage = Stage::set(target)?;
+        ensure!(
+            !self.kill.starts_with("gateway"),
+            "the clients of a gateway would be gone with it: see `bench storm`"
+        );
         let kill = |stage: &Stage| stage.kill(&self.kill);
         let result = measure(&stage, load, manner, kill)?;
         report::print(manner.json, &result)
