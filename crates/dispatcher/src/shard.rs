@@ -15,7 +15,7 @@ use adsum_telemetry::metrics::metrics;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::MissedTickBehavior,
+    time::{MissedTickBehavior, interval_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -95,9 +95,12 @@ impl ShardTask {
 
     /// Runs until cancelled, or until nobody has wanted the shard for a while.
     pub(crate) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, cancel: CancellationToken) {
-        let mut tick = tokio::time::interval(self.config.poll);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pushes = self.listen();
+        self.look().await;
+        // The shards in turn: all at once they would hold up what comes meanwhile.
+        let phase = self.config.poll * u32::from(self.shard) / u32::from(self.store.shards().max(1));
+        let mut tick = interval_at(tokio::time::Instant::now() + phase, self.config.poll);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;

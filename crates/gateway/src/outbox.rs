@@ -2,6 +2,7 @@
 //! is never dropped for it: of each topic only the newest word on each person waits, and past a
 //! bound the topic's whole state takes the place of what waited.
 
+mod draft;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -22,6 +23,7 @@ use adsum_proto::client::{Close, Encoding, Ref, frame::ServerFrame};
 use adsum_telemetry::metrics::metrics;
 use bytes::Bytes;
 
+pub(crate) use self::draft::{Draft, HEAD};
 use self::waiting::Waiting;
 use crate::hub::{Delivery, TopicState};
 
@@ -48,7 +50,7 @@ pub(crate) trait Watched: fmt::Debug + Send + Sync {
 pub(crate) trait Direct: fmt::Debug + Send + Sync {
     /// Writes as much of a frame as can be without waiting; answers the rest, as it has to follow
     /// before anything else.
-    fn write(&self, frame: &Bytes) -> Option<Bytes>;
+    fn write(&self, encoding: Encoding, frame: &mut Draft) -> Option<Bytes>;
 }
 
 /// Bounds of an outbox.
@@ -161,7 +163,7 @@ impl Outbox {
         let bytes = self.encoding.encode(frame);
         let mut inner = self.lock();
         if inner.is_idle() {
-            return self.direct(inner, &bytes);
+            return self.direct(inner, &mut Draft::of(&bytes));
         }
         if inner.close.is_none() && inner.owe(self.bounds.answers) {
             push(&mut inner.queue, Out::Answer(bytes));
@@ -170,8 +172,9 @@ impl Outbox {
     }
 
     /// Writes at once: nothing waits before it.
-    fn direct(&self, mut inner: MutexGuard<'_, Inner>, frame: &Bytes) {
-        let rest = inner.direct.as_ref().and_then(|direct| direct.write(frame));
+    fn direct(&self, mut inner: MutexGuard<'_, Inner>, frame: &mut Draft) {
+        let direct = inner.direct.as_ref();
+        let rest = direct.and_then(|direct| direct.write(self.encoding, frame));
         if rest.is_some() {
             inner.rest = rest.map(Box::new);
             wake(inner);
@@ -278,19 +281,32 @@ impl Outbox {
         wake(inner);
     }
 
-    /// A diff of a topic, written at once if nothing waits and it is so wished. Answers how many
-    /// entries wait now.
-    pub(crate) fn tell(&self, slot: SlotId, delivery: Arc<Delivery>, at_once: bool) -> usize {
+    /// A diff of a topic, written at once if nothing waits and there is a draft to write it in.
+    /// Answers how many entries wait now, or were written.
+    pub(crate) fn tell(
+        &self,
+        slot: SlotId,
+        delivery: &Arc<Delivery>,
+        at_once: Option<&mut Draft>,
+    ) -> usize {
         let mut inner = self.lock();
-        let total = inner.entries;
+        let (total, idle) = (inner.entries, inner.is_idle());
         let Some(waiting) = waiting(&mut inner.topics, slot) else {
             return 0;
         };
         if waiting.dirty {
             return total;
         }
+        if let Some(draft) = at_once
+            && idle
+            && delivery.weight() <= self.bounds.entries
+        {
+            waiting.frame(delivery, self.encoding, draft.begin());
+            self.direct(inner, draft);
+            return delivery.weight();
+        }
         let before = waiting.entries;
-        waiting.push(delivery);
+        waiting.push(Arc::clone(delivery));
         if waiting.entries > waiting.merge_at {
             waiting.merge();
         }
@@ -313,13 +329,6 @@ impl Outbox {
         let Some(turn) = turn else {
             return depth;
         };
-        if at_once && !too_much && inner.is_idle() {
-            let frame = inner.turn(slot, turn, self.encoding, &mut Vec::new());
-            if let Some(frame) = frame {
-                self.direct(inner, &frame);
-            }
-            return depth;
-        }
         push(&mut inner.queue, Out::Turn(slot, turn));
         wake(inner);
         depth
@@ -469,7 +478,8 @@ impl Inner {
         let delivery = waiting.deliveries.pop();
         waiting.clear();
         let delivery = delivery.filter(|d| !d.entries.is_empty() || d.count.is_some())?;
-        waiting.offset += 1;
-        Some(delivery.frame(encoding, waiting.topic.topic(), waiting.offset))
+        let mut frame = Vec::new();
+        waiting.frame(&delivery, encoding, &mut frame);
+        Some(frame.into())
     }
 }

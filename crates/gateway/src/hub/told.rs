@@ -129,8 +129,13 @@ impl Delivery {
         }
     }
 
-    /// The frame of one connection.
-    pub(crate) fn frame(&self, encoding: Encoding, topic: &Topic, offset: u64) -> Bytes {
+    /// A diff that only tells a count costs something, too.
+    pub(crate) fn weight(&self) -> usize {
+        self.entries.len().max(1)
+    }
+
+    /// The frame of one connection, behind what is in these bytes.
+    pub(crate) fn put(&self, encoding: Encoding, topic: &Topic, offset: u64, bytes: &mut Vec<u8>) {
         let make = || {
             let (mut joins, mut leaves, mut updates) = (Vec::new(), Vec::new(), Vec::new());
             for entry in &self.entries {
@@ -142,7 +147,7 @@ impl Delivery {
             }
             encoding.diff(topic, &joins, &leaves, &updates, self.count)
         };
-        self.bodies.get(encoding, make).frame(None, offset)
+        self.bodies.get(encoding, make).put(None, offset, bytes);
     }
 }
 

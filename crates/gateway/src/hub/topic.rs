@@ -17,7 +17,7 @@ use super::{Asked, Delivery, HubConfig, Watcher, board::Board, journeys::Journey
 use crate::{
     clock,
     feed::{Feed, TopicEvent, Watch},
-    outbox::{Outbox, SlotId, Watched},
+    outbox::{Draft, Outbox, SlotId, Watched},
     sight::Sight,
 };
 
@@ -323,12 +323,13 @@ impl TopicHub {
         let flush = inner.board.flush(mode, clock::wall_ms());
         let lists = |user: &UserId, version| self.feed.contacts(&self.key.0, user, version);
         let (mut clients, mut deepest) = (0, 0);
-        let at_once = inner.watchers.len() <= AT_ONCE;
+        let mut draft = (inner.watchers.len() <= AT_ONCE).then(Draft::default);
         let group = inner.watchers.values_mut();
         for member in group.filter(|m| m.mode == Some(mode)) {
             if let Some(delivery) = flush.of(&member.sight, &mut member.seen, &lists) {
                 clients += 1;
-                deepest = deepest.max(member.outbox.tell(member.slot, delivery, at_once));
+                let depth = member.outbox.tell(member.slot, &delivery, draft.as_mut());
+                deepest = deepest.max(depth);
             }
         }
         inner.journeys.told(mode, clients, deepest);

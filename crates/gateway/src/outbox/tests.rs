@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use proptest::prelude::*;
 
-use super::{Bounds, Direct, Outbox, SlotId, Watched};
+use super::{Bounds, Direct, Draft, Outbox, SlotId, Watched};
 use crate::hub::{Delivery, Entry, Gone, Told, TopicState};
 
 #[derive(Debug)]
@@ -104,7 +104,8 @@ impl World {
     fn tell(&mut self, entry: Entry) {
         let count = Some(self.truth.len() as u64);
         let delivery = Delivery::new(vec![entry], count);
-        self.outbox.tell(self.slot, Arc::new(delivery), true);
+        let mut draft = Draft::default();
+        self.outbox.tell(self.slot, &Arc::new(delivery), Some(&mut draft));
     }
 
     /// The socket takes one batch; `false` if there is none.
@@ -270,7 +271,8 @@ struct Tap {
 }
 
 impl Direct for Tap {
-    fn write(&self, frame: &Bytes) -> Option<Bytes> {
+    fn write(&self, _: Encoding, frame: &mut Draft) -> Option<Bytes> {
+        let frame = Bytes::copy_from_slice(frame.with_head(&[]));
         let mut room = self.room.lock().unwrap();
         let taken = frame.len().min(*room);
         *room -= taken;

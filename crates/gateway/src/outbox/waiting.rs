@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use adsum_core::UserId;
+use adsum_proto::client::Encoding;
 use adsum_telemetry::metrics::metrics;
 
 use super::Watched;
@@ -25,11 +26,6 @@ pub(super) struct Waiting {
     pub(super) dirty: bool,
 }
 
-/// A diff that only tells a count costs something, too.
-fn weight(delivery: &Delivery) -> usize {
-    delivery.entries.len().max(1)
-}
-
 impl Waiting {
     pub(super) fn new(topic: Arc<dyn Watched>, watcher: u64) -> Self {
         Self {
@@ -46,8 +42,14 @@ impl Waiting {
     }
 
     pub(super) fn push(&mut self, delivery: Arc<Delivery>) {
-        self.entries += weight(&delivery);
+        self.entries += delivery.weight();
         self.deliveries.push(delivery);
+    }
+
+    /// The frame that tells a diff next, behind what is in these bytes.
+    pub(super) fn frame(&mut self, delivery: &Delivery, encoding: Encoding, bytes: &mut Vec<u8>) {
+        self.offset += 1;
+        delivery.put(encoding, self.topic.topic(), self.offset, bytes);
     }
 
     /// Forgets what waits; answers how many entries that was.
@@ -86,7 +88,7 @@ impl Waiting {
             }
         });
         let merged = Arc::new(Delivery::new(merged.collect(), count));
-        self.entries = weight(&merged);
+        self.entries = merged.weight();
         self.merge_at = MERGE_FROM.max(2 * self.entries);
         self.deliveries = vec![merged];
     }

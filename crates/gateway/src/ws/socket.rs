@@ -5,22 +5,20 @@
 
 use std::{
     future::poll_fn,
-    io::{self, ErrorKind, IoSlice, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use adsum_proto::client::{Close, Encoding};
 use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf, ReadHalf, WriteHalf},
+    net::TcpStream,
 };
 use tungstenite::{
     Error, Message,
@@ -29,19 +27,13 @@ use tungstenite::{
 
 use crate::{
     connection::{Received, Sink, Source},
-    outbox::{Direct, Writes},
+    outbox::{Direct, Draft, HEAD, Writes},
 };
 
 /// A client's frames are small; what is larger is read in several steps.
 const READ_BUFFER: usize = 128;
 /// Payloads up to here are copied behind their heads, so that a batch of them is one write.
 const COPIED: usize = 16 * 1024;
-
-/// Frames up to here are written in one piece.
-const SMALL: usize = 1024;
-
-/// The longest head.
-const HEAD: usize = 10;
 
 const TEXT: u8 = 0x1;
 const BINARY: u8 = 0x2;
@@ -52,9 +44,7 @@ type Io = TokioIo<Upgraded>;
 
 /// The two halves of a connection.
 pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Incoming, Outgoing) {
-    let binary = encoding == Encoding::Protobuf;
-    let opcode = if binary { BINARY } else { TEXT };
-    let (reader, writer, early) = halves(upgraded, opcode);
+    let (reader, writer, early) = halves(upgraded);
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(0)
@@ -63,19 +53,27 @@ pub(super) fn open(upgraded: Upgraded, encoding: Encoding, limit: usize) -> (Inc
     let incoming = Incoming {
         reader,
         frames: WebSocketContext::from_partially_read(early, Role::Server, Some(config)),
-        binary,
+        encoding,
         lost: false,
     };
-    (incoming, Outgoing { writer, opcode })
+    (incoming, Outgoing { writer, encoding })
+}
+
+/// What a frame of this encoding is to the library at the other end.
+const fn opcode(encoding: Encoding) -> u8 {
+    match encoding {
+        Encoding::Json => TEXT,
+        Encoding::Protobuf => BINARY,
+    }
 }
 
 /// To read from, to write to, and what was read already. Of a plain socket nothing stands between.
-fn halves(upgraded: Upgraded, opcode: u8) -> (Reader, Writer, Vec<u8>) {
+fn halves(upgraded: Upgraded) -> (Reader, Writer, Vec<u8>) {
     match downcast::<TokioIo<TcpStream>>(upgraded) {
         Ok(parts) => {
-            let (reader, socket) = parts.io.into_inner().into_split();
-            let writer = Writer::Plain(Arc::new(Plain { socket, opcode }));
-            (Reader::Plain(reader), writer, parts.read_buf.to_vec())
+            let socket = Arc::new(parts.io.into_inner());
+            let reader = Reader::Plain(Arc::clone(&socket));
+            (reader, Writer::Plain(socket), parts.read_buf.to_vec())
         }
         Err(upgraded) => {
             let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
@@ -85,7 +83,7 @@ fn halves(upgraded: Upgraded, opcode: u8) -> (Reader, Writer, Vec<u8>) {
 }
 
 enum Reader {
-    Plain(OwnedReadHalf),
+    Plain(Arc<TcpStream>),
     /// Within TLS.
     Wrapped(ReadHalf<Io>),
 }
@@ -97,14 +95,47 @@ impl AsyncRead for Reader {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(reader) => Pin::new(reader).poll_read(cx, buffer),
+            Self::Plain(socket) => poll_plain(socket, cx, buffer),
             Self::Wrapped(reader) => Pin::new(reader).poll_read(cx, buffer),
         }
     }
 }
 
+/// Reads what is there. When that is less than there was room for, there is no more, and nobody
+/// asks the kernel again only to hear that.
+fn poll_plain(
+    socket: &TcpStream,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    loop {
+        ready!(socket.poll_read_ready(cx))?;
+        let room = buffer.initialize_unfilled();
+        let mut read = None;
+        let tried = socket.try_io(Interest::READABLE, || {
+            let (_, count) = rustix::net::recv(socket, &mut *room, RecvFlags::DONTWAIT)?;
+            read = Some(count);
+            match count {
+                0 => Ok(()),
+                // What came later is told anew.
+                short if short < room.len() => Err(ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
+            }
+        });
+        if let Some(count) = read {
+            buffer.advance(count);
+            return Poll::Ready(Ok(()));
+        }
+        match tried {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            tried => return Poll::Ready(tried),
+        }
+    }
+}
+
 enum Writer {
-    Plain(Arc<Plain>),
+    Plain(Arc<TcpStream>),
     /// Within TLS.
     Wrapped(WriteHalf<Io>),
 }
@@ -113,7 +144,7 @@ impl Writer {
     async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let socket = match self {
             Self::Wrapped(writer) => return writer.write_all(bytes).await,
-            Self::Plain(plain) => &plain.socket,
+            Self::Plain(socket) => socket,
         };
         while !bytes.is_empty() {
             match socket.try_write(bytes) {
@@ -137,9 +168,8 @@ impl Writer {
     async fn shutdown(&mut self) {
         // Whoever is gone does not hear it.
         match self {
-            Self::Plain(plain) => {
-                let socket: &TcpStream = plain.socket.as_ref();
-                let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
+            Self::Plain(socket) => {
+                let _ = rustix::net::shutdown(socket, Shutdown::Write);
             }
             Self::Wrapped(writer) => {
                 let _ = writer.shutdown().await;
@@ -148,36 +178,16 @@ impl Writer {
     }
 }
 
-/// A plain socket for whoever has a frame and nothing waits.
-#[derive(Debug)]
-struct Plain {
-    socket: OwnedWriteHalf,
-    opcode: u8,
-}
-
-impl Direct for Plain {
-    fn write(&self, frame: &Bytes) -> Option<Bytes> {
-        let (head, length) = head(self.opcode, frame.len());
-        let (head, whole) = (&head[..length], length + frame.len());
+/// A plain socket, for whoever has a frame and nothing waits.
+impl Direct for TcpStream {
+    fn write(&self, encoding: Encoding, frame: &mut Draft) -> Option<Bytes> {
+        let (head, length) = head(opcode(encoding), frame.len());
+        let whole = frame.with_head(&head[..length]);
+        // Past the runtime, which would have to be asked whether there is room: the kernel tells.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // What is wrong with the socket is found by the connection, which has to write the rest.
-        let count = if whole <= SMALL {
-            // A copy of a few hundred bytes costs less than a write in two pieces.
-            let mut both = [0; SMALL];
-            both[..length].copy_from_slice(head);
-            both[length..whole].copy_from_slice(frame);
-            self.socket.try_write(&both[..whole])
-        } else {
-            let both = [IoSlice::new(head), IoSlice::new(frame)];
-            self.socket.try_write_vectored(&both)
-        };
-        let count = count.unwrap_or(0);
-        if count == whole {
-            return None;
-        }
-        Some(match count.checked_sub(length) {
-            Some(of_frame) => frame.slice(of_frame..),
-            None => [&head[count..], frame].concat().into(),
-        })
+        let count = rustix::net::send(self, whole, flags).unwrap_or(0);
+        (count < whole.len()).then(|| Bytes::copy_from_slice(&whole[count..]))
     }
 }
 
@@ -185,7 +195,7 @@ impl Direct for Plain {
 pub(super) struct Incoming {
     reader: Reader,
     frames: WebSocketContext,
-    binary: bool,
+    encoding: Encoding,
     /// Nobody knows any more where a frame begins.
     lost: bool,
 }
@@ -198,11 +208,12 @@ impl Source for Incoming {
             self.drain().await;
             return None;
         }
+        let binary = self.encoding == Encoding::Protobuf;
         let message = poll_fn(|cx| self.poll_message(cx)).await;
         self.lost = message.is_err();
         Some(match message {
-            Ok(Message::Text(text)) if !self.binary => Received::Bytes(text.into()),
-            Ok(Message::Binary(bytes)) if self.binary => Received::Bytes(bytes),
+            Ok(Message::Text(text)) if !binary => Received::Bytes(text.into()),
+            Ok(Message::Binary(bytes)) if binary => Received::Bytes(bytes),
             Ok(Message::Text(_) | Message::Binary(_)) => Received::WrongType,
             Ok(Message::Ping(payload)) => Received::Ping(payload),
             Ok(Message::Pong(_) | Message::Frame(_)) => Received::Alive,
@@ -260,7 +271,7 @@ impl Write for Ear<'_, '_> {
 /// What goes out.
 pub(super) struct Outgoing {
     writer: Writer,
-    opcode: u8,
+    encoding: Encoding,
 }
 
 impl Outgoing {
@@ -272,7 +283,7 @@ impl Outgoing {
         // Each with its head, but for the rest of one that has had it.
         let rest = rest.map(|rest| (None, rest));
         let pong = pong.map(|pong| (Some(PONG), pong));
-        let frames = frames.into_iter().map(|frame| (Some(self.opcode), frame));
+        let frames = frames.into_iter().map(|frame| (Some(opcode(self.encoding)), frame));
         for (opcode, bytes) in rest.into_iter().chain(pong).chain(frames) {
             if let Some(opcode) = opcode {
                 push_head(&mut copied, opcode, bytes.len());
@@ -294,7 +305,7 @@ impl Sink for Outgoing {
     fn direct(&self) -> Option<Arc<dyn Direct>> {
         match &self.writer {
             Writer::Wrapped(_) => None,
-            Writer::Plain(plain) => Some(Arc::<Plain>::clone(plain)),
+            Writer::Plain(socket) => Some(Arc::<TcpStream>::clone(socket)),
         }
     }
 

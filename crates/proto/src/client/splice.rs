@@ -177,10 +177,17 @@ impl Shared {
     /// number of people in it.
     #[must_use]
     pub fn frame(&self, r#ref: Option<&Ref>, offset: u64) -> Bytes {
+        let mut bytes = Vec::new();
+        self.put(r#ref, offset, &mut bytes);
+        bytes.into()
+    }
+
+    /// The same, behind what is in these bytes.
+    pub fn put(&self, r#ref: Option<&Ref>, offset: u64, bytes: &mut Vec<u8>) {
         match &self.0 {
-            Part::JsonDiff(body) => json::splice("presence_diff", r#ref, offset, body),
-            Part::JsonState(body) => json::splice("presence_state", r#ref, offset, body),
-            Part::Protobuf(body) => protobuf::splice(r#ref, offset, body),
+            Part::JsonDiff(body) => json::splice("presence_diff", r#ref, offset, body, bytes),
+            Part::JsonState(body) => json::splice("presence_state", r#ref, offset, body, bytes),
+            Part::Protobuf(body) => protobuf::splice(r#ref, offset, body, bytes),
         }
     }
 }

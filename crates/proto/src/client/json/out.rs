@@ -13,8 +13,17 @@ impl Out {
         Self(Vec::with_capacity(bytes))
     }
 
+    /// Goes on behind what is there.
+    pub(super) fn after(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
     pub(super) fn finish(self) -> Bytes {
         self.0.into()
+    }
+
+    pub(super) fn into_vec(self) -> Vec<u8> {
+        self.0
     }
 
     /// Brackets, or whole values that were written before.

@@ -160,10 +160,11 @@ pub(in crate::client) fn splice(
     r#ref: Option<&Ref>,
     offset: u64,
     shared: &Body,
-) -> Bytes {
-    let mut out =
-        Out::with_capacity(64 + 2 * Ref::MAX_BYTES + shared.topic.len() + shared.body.len());
+    bytes: &mut Vec<u8>,
+) {
+    bytes.reserve(64 + 2 * Ref::MAX_BYTES + shared.topic.len() + shared.body.len());
+    let mut out = Out::after(std::mem::take(bytes));
     head(&mut out, word, r#ref);
     out.raw(&shared.topic).plain(offset).raw(&shared.body);
-    out.finish()
+    *bytes = out.into_vec();
 }

@@ -140,7 +140,7 @@ fn pieces(tag: u32, pieces: &[&[u8]], buf: &mut BytesMut) {
     }
 }
 
-fn delimited(tag: u32, len: usize, buf: &mut BytesMut) {
+fn delimited(tag: u32, len: usize, buf: &mut impl BufMut) {
     encode_key(tag, WireType::LengthDelimited, buf);
     encode_varint(len as u64, buf);
 }
@@ -188,23 +188,27 @@ pub(in crate::client) fn state_body(
 }
 
 /// A whole frame: the head, which is this connection's, and the shared part.
-pub(in crate::client) fn splice(r#ref: Option<&Ref>, offset: u64, shared: &Body) -> Bytes {
+pub(in crate::client) fn splice(
+    r#ref: Option<&Ref>,
+    offset: u64,
+    shared: &Body,
+    buf: &mut Vec<u8>,
+) {
     let offset_len = match offset {
         // What is 0 is not written.
         0 => 0,
         _ => key_len(tag::OFFSET) + encoded_len_varint(offset),
     };
     let len = shared.topic.len() + offset_len + shared.body.len();
-    let mut buf = BytesMut::with_capacity(len + 16 + Ref::MAX_BYTES);
+    buf.reserve(len + 16 + r#ref.map_or(0, |text| text.as_str().len()));
     if let Some(text) = r#ref {
-        delimited(tag::REF, text.as_str().len(), &mut buf);
+        delimited(tag::REF, text.as_str().len(), buf);
         buf.put_slice(text.as_str().as_bytes());
     }
-    delimited(shared.tag, len, &mut buf);
+    delimited(shared.tag, len, buf);
     buf.put_slice(&shared.topic);
     if offset != 0 {
-        uint64::encode(tag::OFFSET, &offset, &mut buf);
+        uint64::encode(tag::OFFSET, &offset, buf);
     }
     buf.put_slice(&shared.body);
-    buf.freeze()
 }
