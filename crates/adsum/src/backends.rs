@@ -12,21 +12,37 @@ use adsum_gateway::feed::Connector;
 use adsum_store::{MemoryStore, RedisConfig, RedisStore};
 use adsum_telemetry::measured::{Health, MeasuredMembership, MeasuredStore};
 use anyhow::{Context, Result};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{
     config::{Config, ms},
     feed::{self, Incoming},
 };
 
+/// Connections that wait to be taken in; the kernel has a limit of its own.
+const BACKLOG: u32 = 65_535;
+
 /// Listens, or says what to do.
 ///
 /// # Errors
 /// When the address is taken or not ours.
-pub(crate) async fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
+pub(crate) fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
+    bind(address).with_context(|| {
         format!("can't listen on {address} ({name}); is another node running? Choose another port")
     })
+}
+
+/// As many may wait to be taken in as the kernel allows: after a restart of others, thousands come
+/// at once, and whoever finds no room is heard again only after seconds.
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // As `TcpListener::bind`: a node that starts again takes its port back.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The store, checked.
@@ -78,9 +94,7 @@ pub(crate) async fn transport(config: &Config) -> Result<(Option<Incoming>, Opti
         return Ok((has(Role::Dispatcher).then_some(incoming), connector));
     }
     let incoming = match has(Role::Dispatcher) {
-        true => Some(Incoming::Tcp(
-            listen(config.listen.feed, "listen.feed").await?,
-        )),
+        true => Some(Incoming::Tcp(listen(config.listen.feed, "listen.feed")?)),
         false => None,
     };
     let connector = match has(Role::Gateway) {

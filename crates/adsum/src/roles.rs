@@ -146,10 +146,10 @@ struct Doors {
 impl Ports {
     async fn take(config: &Config) -> Result<Self> {
         let public = match config.node.roles.contains(&Role::Gateway) {
-            true => Some(backends::listen(config.listen.public, "listen.public").await?),
+            true => Some(backends::listen(config.listen.public, "listen.public")?),
             false => None,
         };
-        let internal = backends::listen(config.listen.internal, "listen.internal").await?;
+        let internal = backends::listen(config.listen.internal, "listen.internal")?;
         Ok(Self { public, internal })
     }
 

@@ -4,12 +4,16 @@
 use std::{
     collections::BTreeMap,
     io::{ErrorKind, Read, Write},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use mio::{Events, Interest, Poll, Token, net::TcpStream};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with},
+};
 use slab::Slab;
 
 use crate::{
@@ -74,6 +78,8 @@ pub(crate) struct Engine {
     waiting: Waiting,
     /// When which client beats next.
     beats: BTreeMap<(Instant, Id), ()>,
+    /// How many were opened.
+    dialed: u8,
 }
 
 impl Engine {
@@ -86,6 +92,7 @@ impl Engine {
             buffer: vec![0; BUFFER],
             waiting,
             beats: BTreeMap::new(),
+            dialed: 0,
         })
     }
 
@@ -99,7 +106,8 @@ impl Engine {
 
     /// Connects and says hello; what becomes of it is told.
     pub(crate) fn open(&mut self, server: SocketAddr, token: &str, hello: &Hello) -> Result<Id> {
-        let stream = TcpStream::connect(server).with_context(|| format!("connect to {server}"))?;
+        let stream = dial(server, self.dialed).with_context(|| format!("connect to {server}"))?;
+        self.dialed = self.dialed.wrapping_add(1);
         let entry = self.clients.vacant_entry();
         let id = entry.key();
         let client = entry.insert(Client {
@@ -149,7 +157,7 @@ impl Engine {
                 self.writable(id, actor);
             }
             if event.is_readable() {
-                self.readable(id, actor);
+                self.readable(id, event.is_read_closed(), actor);
             }
         }
         self.events = events;
@@ -209,7 +217,8 @@ impl Engine {
         client.flush();
     }
 
-    fn readable(&mut self, id: Id, actor: &mut impl Actor) {
+    /// `ended` if nothing comes after what is there: the end itself is not told again.
+    fn readable(&mut self, id: Id, ended: bool, actor: &mut impl Actor) {
         loop {
             let Some(client) = self.clients.get_mut(id) else {
                 return;
@@ -224,7 +233,7 @@ impl Engine {
                     if let Err(why) = read {
                         return self.lost(id, why, actor);
                     }
-                    if count < BUFFER {
+                    if count < BUFFER && !ended {
                         return;
                     }
                 }
@@ -238,6 +247,26 @@ impl Engine {
     fn lost(&mut self, id: Id, why: String, actor: &mut impl Actor) {
         self.drop_client(id);
         actor.closed(id, why);
+    }
+}
+
+/// Connects. On this machine, clients come from many addresses: from one there are not enough ports
+/// for all, and long before they are used up the kernel spends its time on finding a free one.
+fn dial(server: SocketAddr, n: u8) -> std::io::Result<TcpStream> {
+    let SocketAddr::V4(server) = server else {
+        return TcpStream::connect(server);
+    };
+    if !server.ip().is_loopback() {
+        return TcpStream::connect(server.into());
+    }
+    let [.., process, own] = std::process::id().to_be_bytes();
+    let source = Ipv4Addr::new(127, process, own, n % 250 + 1);
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddrV4::new(source, 0))?;
+    match connect(&socket, &server) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from_std(socket.into())),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -239,7 +239,7 @@ impl Outlet {
         queue.parts.insert(shard, all);
     }
 
-    /// A state for this gateway. Past the bound everything that waits is dropped.
+    /// A state for this gateway, which goes out with the next [`flush`](Self::flush) or mark. Past the bound everything that waits is dropped.
     pub fn push(&self, shard: Shard, state: &Arc<Routed>) {
         if self.closed() {
             return;
@@ -260,6 +260,11 @@ impl Outlet {
             }
         }
         self.peak.fetch_max(queue.states.len(), Relaxed);
+    }
+
+    /// What was pushed may go out.
+    pub fn flush(&self) {
+        self.wake.notify_one();
     }
 
     /// Whoever has this session is to look at it again. Past a bound it is not told: the gateway's

@@ -98,7 +98,8 @@ impl ShardTask {
         let mut pushes = self.listen();
         self.look().await;
         // The shards in turn: all at once they would hold up what comes meanwhile.
-        let phase = self.config.poll * u32::from(self.shard) / u32::from(self.store.shards().max(1));
+        let phase =
+            self.config.poll * u32::from(self.shard) / u32::from(self.store.shards().max(1));
         let mut tick = interval_at(tokio::time::Instant::now() + phase, self.config.poll);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -155,8 +156,9 @@ impl ShardTask {
         self.tail.traces.served = !self.takers.is_empty();
         match changes.and_then(|changes| self.tail.push(&changes)) {
             Some(states) => {
+                // Without a mark, which would go to all gateways whoever watches: the next look
+                // brings one.
                 self.route(&states);
-                self.mark();
                 self.tell_checks();
             }
             None => self.look().await,
@@ -203,7 +205,7 @@ impl ShardTask {
     }
 
     fn route(&mut self, states: &[Arc<Routed>]) {
-        let mut pushed = 0;
+        let (mut pushed, mut fed) = (0, Vec::new());
         for routed in states {
             let (state, before) = (&routed.state, pushed);
             self.interest
@@ -211,10 +213,15 @@ impl ShardTask {
                     if let Some(outlet) = self.takers.get(&stream) {
                         outlet.push(self.shard, routed);
                         pushed += 1;
+                        if !fed.contains(&stream) {
+                            fed.push(stream);
+                        }
                     }
                 });
             self.tail.traces.routed(state, pushed - before);
         }
+        let fed = fed.iter().filter_map(|stream| self.takers.get(stream));
+        fed.for_each(|outlet| outlet.flush());
         metrics().states.add(pushed);
         self.tail.traces.sent();
     }

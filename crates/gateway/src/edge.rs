@@ -141,7 +141,7 @@ struct Inner {
     hub: Hub,
     registry: Arc<Registry>,
     counters: Arc<Counters>,
-    outbox_peak: Arc<AtomicUsize>,
+    outbox_bounds: Arc<Bounds>,
     draining: CancellationToken,
     /// Clients that are served; a drain waits for them.
     connections: TaskTracker,
@@ -182,6 +182,11 @@ impl Edge {
         let check = move |session| checks.check(session).unwrap_or_default();
         parts.feed.on_check(Arc::new(check));
         let hub = Hub::new(parts.feed.clone(), config.hub, tasks.clone());
+        let outbox_bounds = Bounds {
+            answers: u32::try_from(config.outbox_answers).unwrap_or(u32::MAX),
+            entries: config.outbox_entries,
+            peak: AtomicUsize::new(0),
+        };
         Ok(Self(Arc::new(Inner {
             parts,
             config,
@@ -189,7 +194,7 @@ impl Edge {
             hub,
             registry,
             counters: Arc::default(),
-            outbox_peak: Arc::default(),
+            outbox_bounds: Arc::new(outbox_bounds),
             draining: CancellationToken::new(),
             connections: TaskTracker::new(),
             tasks: tasks.clone(),
@@ -285,22 +290,14 @@ impl Edge {
         encoding: Encoding,
         direct: Option<Arc<dyn Direct>>,
     ) -> Arc<Outbox> {
-        let peak = Arc::clone(&self.0.outbox_peak);
-        Outbox::new(encoding, self.bounds(), peak, direct)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds {
-            answers: self.0.config.outbox_answers,
-            entries: self.0.config.outbox_entries,
-        }
+        Outbox::new(encoding, Arc::clone(&self.0.outbox_bounds), direct)
     }
 
     /// The most entries that ever waited for one client, of at most how many.
     #[must_use]
     pub fn outbox_peak(&self) -> (usize, usize) {
-        let peak = self.0.outbox_peak.load(Relaxed);
-        (peak, self.bounds().together())
+        let bounds = &self.0.outbox_bounds;
+        (bounds.peak.load(Relaxed), bounds.together())
     }
 
     pub(crate) fn holder(&self) -> &Holder {

@@ -29,6 +29,13 @@ const UNDER_WAY: usize = 128;
 /// Sessions of a shard whose end is measured at a time.
 const VANISHED: usize = 100_000;
 
+/// A renewal that takes at most this part of the time after which a shard is stuck is prompt.
+const PROMPT: u64 = 20;
+
+/// One shard in so many must be renewed promptly before another one is stuck: with three masters
+/// of which one is heard, a third of them are.
+const GOOD_PART: usize = 4;
+
 /// A task that has nothing to do looks up now and then all the same.
 const LONGEST_WAIT_MS: u64 = 60_000;
 
@@ -116,7 +123,7 @@ impl Holder {
             calm_ms: ms(config.calm),
         };
         let start = Instant::now();
-        let renewed = Arc::new(AtomicU64::new(0));
+        let prompt: Arc<[AtomicU64]> = (0..store.shards()).map(|_| AtomicU64::new(0)).collect();
         let mut shards = Vec::new();
         for shard in 0..store.shards() {
             let (requests, inbox) = mpsc::channel(config.backlog);
@@ -127,7 +134,7 @@ impl Holder {
                 hold,
                 tell: tell.clone(),
                 start,
-                renewed: Arc::clone(&renewed),
+                prompt: Arc::clone(&prompt),
                 stuck_ms: ms(config.stuck),
                 stuck_told: 0,
                 vanished: HashMap::new(),
@@ -273,7 +280,7 @@ enum Heard {
     Opened(Open, Result<Answer<Opened>>),
     Altered(Alter, Result<Answer<Altered>>),
     Closed(Close, Result<Answer<Closed>>),
-    Renewed(Result<Answer<Renewed>>),
+    Renewed(Result<Answer<Renewed>>, Duration),
     Drained(oneshot::Sender<()>),
 }
 
@@ -283,8 +290,8 @@ struct Task {
     hold: Hold,
     tell: Tell,
     start: Instant,
-    /// When any shard was last renewed.
-    renewed: Arc<AtomicU64>,
+    /// When each shard was last renewed without delay.
+    prompt: Arc<[AtomicU64]>,
     stuck_ms: u64,
     /// When this shard's users were last told to go elsewhere.
     stuck_told: u64,
@@ -326,13 +333,13 @@ impl Task {
         }
     }
 
-    /// Users of a shard that can't be renewed from here, though others can.
+    /// Users of a shard that can't be renewed from here, though others can. A gateway that is slow
+    /// itself sends nobody away: it is no better elsewhere, and worse if they all go there.
     fn stuck(&mut self) -> Vec<Action> {
         let (now, last) = (self.now(), self.hold.renewed_at());
-        let others = now.saturating_sub(self.renewed.load(Relaxed)) < self.stuck_ms;
         let stuck = now.saturating_sub(last) >= self.stuck_ms;
         let told = now.saturating_sub(self.stuck_told) < self.stuck_ms;
-        if !stuck || !others || told || self.hold.connected() == 0 {
+        if !stuck || told || !self.others_are_prompt(now) || self.hold.connected() == 0 {
             return Vec::new();
         }
         self.stuck_told = now;
@@ -341,6 +348,12 @@ impl Task {
             "can't be renewed; its users are sent elsewhere"
         );
         self.hold.send_away()
+    }
+
+    /// Whether a good part of the shards was renewed lately, and at once.
+    fn others_are_prompt(&self, now: u64) -> bool {
+        let lately = |at: &&AtomicU64| now.saturating_sub(at.load(Relaxed)) < self.stuck_ms;
+        self.prompt.iter().filter(lately).count() * GOOD_PART >= self.prompt.len()
     }
 
     fn take(&mut self, request: Request) -> Vec<Action> {
@@ -407,9 +420,9 @@ impl Task {
             Heard::Opened(op, answer) => self.hold.opened(&op, answer, now),
             Heard::Altered(op, answer) => self.hold.altered(&op, answer, now),
             Heard::Closed(op, answer) => self.hold.closed(&op, answer, now),
-            Heard::Renewed(answer) => {
-                if answer.is_ok() {
-                    self.renewed.fetch_max(now, Relaxed);
+            Heard::Renewed(answer, took) => {
+                if answer.is_ok() && ms(took) <= self.stuck_ms / PROMPT {
+                    self.prompt[usize::from(self.shard)].store(now, Relaxed);
                 }
                 self.hold.renewed(answer, now)
             }
@@ -423,7 +436,7 @@ impl Task {
     fn count(&mut self, heard: &Heard) {
         let metrics = metrics();
         match heard {
-            Heard::Renewed(answer) => {
+            Heard::Renewed(answer, _) => {
                 let outcome = match answer {
                     // One that holds nothing is not known, and that is well.
                     Ok(a) if a.value == Renewed::Gone && self.hold.was_swept(a.epoch) => {
@@ -484,9 +497,11 @@ impl Task {
                 Heard::Closed(op, answer)
             }),
             Action::Renew(incarnation, lease) => {
-                Box::pin(
-                    async move { Heard::Renewed(store.renew(shard, &incarnation, lease).await) },
-                )
+                let sent = Instant::now();
+                Box::pin(async move {
+                    let answer = store.renew(shard, &incarnation, lease).await;
+                    Heard::Renewed(answer, sent.elapsed())
+                })
             }
             Action::Tell(..) => return None,
         })

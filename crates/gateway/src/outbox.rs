@@ -28,7 +28,7 @@ use self::waiting::Waiting;
 use crate::hub::{Delivery, TopicState};
 
 /// The number of a watched topic in an outbox.
-pub(crate) type SlotId = u64;
+pub(crate) type SlotId = u32;
 
 /// All topics of a client together may have so many times the entries of one.
 const TOPICS_TOGETHER: usize = 10;
@@ -53,22 +53,22 @@ pub(crate) trait Direct: fmt::Debug + Send + Sync {
     fn write(&self, encoding: Encoding, frame: &mut Draft) -> Option<Bytes>;
 }
 
-/// Bounds of an outbox.
-#[derive(Debug, Clone, Copy)]
+/// What all outboxes of a gateway have in common.
+#[derive(Debug)]
 pub(crate) struct Bounds {
     /// Answers that wait.
-    pub(crate) answers: usize,
+    pub(crate) answers: u32,
     /// Entries of one topic that wait.
     pub(crate) entries: usize,
+    /// The most entries that ever waited in one.
+    pub(crate) peak: AtomicUsize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Outbox {
     encoding: Encoding,
-    bounds: Bounds,
+    bounds: Arc<Bounds>,
     inner: Mutex<Inner>,
-    /// The most entries that ever waited in an outbox of this gateway.
-    peak: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -83,9 +83,9 @@ struct Inner {
     rest: Option<Box<Bytes>>,
     queue: Queue<Out>,
     /// A client watches few: looked through, not hashed.
-    topics: Vec<(SlotId, Waiting)>,
+    topics: Vec<Waiting>,
     next_slot: SlotId,
-    answers: usize,
+    answers: u32,
     entries: usize,
     words: Queue<Word>,
     /// The echo of the last ping.
@@ -102,7 +102,7 @@ enum Out {
     Answer(Bytes),
     State(SlotId, Arc<TopicState>, Option<Ref>, bool),
     /// A turn of a topic's deliveries; void if the topic's turn has another number by now.
-    Turn(SlotId, u64),
+    Turn(SlotId, u32),
 }
 
 /// What a connection has to write, in this order.
@@ -134,8 +134,7 @@ pub(crate) struct Batch {
 impl Outbox {
     pub(crate) fn new(
         encoding: Encoding,
-        bounds: Bounds,
-        peak: Arc<AtomicUsize>,
+        bounds: Arc<Bounds>,
         direct: Option<Arc<dyn Direct>>,
     ) -> Arc<Self> {
         let inner = Inner {
@@ -146,7 +145,6 @@ impl Outbox {
             encoding,
             bounds,
             inner: Mutex::new(inner),
-            peak,
         })
     }
 
@@ -232,22 +230,22 @@ impl Outbox {
     pub(crate) fn add(&self, topic: Arc<dyn Watched>, watcher: u64) -> SlotId {
         let mut inner = self.lock();
         let slot = inner.next_slot;
-        inner.next_slot += 1;
-        let waiting = Waiting::new(topic, watcher);
+        inner.next_slot = slot.wrapping_add(1);
+        let waiting = Waiting::new(slot, topic, watcher);
         if !inner.closed {
             // Most watch one, and keep no room for more.
             if inner.topics.is_empty() {
                 inner.topics.reserve_exact(1);
             }
-            inner.topics.push((slot, waiting));
+            inner.topics.push(waiting);
         }
         slot
     }
 
     pub(crate) fn remove(&self, slot: SlotId) {
         let mut inner = self.lock();
-        if let Some(at) = inner.topics.iter().position(|(s, _)| *s == slot) {
-            let (_, waiting) = inner.topics.swap_remove(at);
+        if let Some(at) = inner.topics.iter().position(|w| w.slot == slot) {
+            let waiting = inner.topics.swap_remove(at);
             inner.entries -= waiting.entries;
         }
     }
@@ -268,7 +266,7 @@ impl Outbox {
         waiting.dirty = false;
         waiting.queued = false;
         // A turn that is queued before this state is void.
-        waiting.turn += 1;
+        waiting.turn = waiting.turn.wrapping_add(1);
         inner.entries -= dropped;
         // So is a state that nobody asked for and that is not sent yet; an answer is owed.
         retain(&mut inner.queue, |out| match out {
@@ -307,7 +305,7 @@ impl Outbox {
         }
         let before = waiting.entries;
         waiting.push(Arc::clone(delivery));
-        if waiting.entries > waiting.merge_at {
+        if waiting.is_long() {
             waiting.merge();
         }
         let all = total - before + waiting.entries;
@@ -323,8 +321,8 @@ impl Outbox {
         let depth = total - before + after;
         inner.entries = depth;
         // Mostly a read, which all cores may do at once.
-        if inner.entries > self.peak.load(Relaxed) {
-            self.peak.fetch_max(inner.entries, Relaxed);
+        if inner.entries > self.bounds.peak.load(Relaxed) {
+            self.bounds.peak.fetch_max(inner.entries, Relaxed);
         }
         let Some(turn) = turn else {
             return depth;
@@ -356,7 +354,7 @@ impl Outbox {
                     Some(frame)
                 }
                 Out::State(slot, state, r#ref, known) => {
-                    inner.answers -= usize::from(r#ref.is_some());
+                    inner.answers -= u32::from(r#ref.is_some());
                     inner.state_frame(slot, &state, r#ref.as_ref(), known, self.encoding)
                 }
                 Out::Turn(slot, turn) => inner.turn(slot, turn, self.encoding, &mut batch.dirty),
@@ -406,9 +404,8 @@ fn retain<T>(queue: &mut Queue<T>, keep: impl FnMut(&T) -> bool) {
     queue.take_if(|queue| queue.is_empty());
 }
 
-fn waiting(topics: &mut [(SlotId, Waiting)], slot: SlotId) -> Option<&mut Waiting> {
-    let mut topics = topics.iter_mut();
-    topics.find(|(s, _)| *s == slot).map(|(_, waiting)| waiting)
+fn waiting(topics: &mut [Waiting], slot: SlotId) -> Option<&mut Waiting> {
+    topics.iter_mut().find(|waiting| waiting.slot == slot)
 }
 
 impl Inner {
@@ -425,7 +422,7 @@ impl Inner {
 
     /// One more answer waits; `false` if that is too much: who asks and asks and does not read
     /// is closed.
-    fn owe(&mut self, limit: usize) -> bool {
+    fn owe(&mut self, limit: u32) -> bool {
         if self.answers < limit {
             self.answers += 1;
             return true;
@@ -457,7 +454,7 @@ impl Inner {
     fn turn(
         &mut self,
         slot: SlotId,
-        turn: u64,
+        turn: u32,
         encoding: Encoding,
         dirty: &mut Vec<(Arc<dyn Watched>, u64)>,
     ) -> Option<Bytes> {

@@ -29,10 +29,16 @@ impl Watched for Room {
     fn restate(&self, _watcher: u64) {}
 }
 
-const BOUNDS: Bounds = Bounds {
-    answers: 50,
-    entries: 100,
-};
+const ANSWERS: u32 = 50;
+const ENTRIES: usize = 100;
+
+fn bounds() -> Arc<Bounds> {
+    Arc::new(Bounds {
+        answers: ANSWERS,
+        entries: ENTRIES,
+        peak: AtomicUsize::new(0),
+    })
+}
 
 fn room() -> Arc<Room> {
     Arc::new(Room(Topic::Room(RoomId::new("lobby").unwrap())))
@@ -64,7 +70,7 @@ struct World {
 
 impl World {
     fn new(encoding: Encoding) -> Self {
-        let outbox = Outbox::new(encoding, BOUNDS, Arc::default(), None);
+        let outbox = Outbox::new(encoding, bounds(), None);
         let slot = outbox.add(room(), 0);
         let mut world = Self {
             outbox,
@@ -105,7 +111,8 @@ impl World {
         let count = Some(self.truth.len() as u64);
         let delivery = Delivery::new(vec![entry], count);
         let mut draft = Draft::default();
-        self.outbox.tell(self.slot, &Arc::new(delivery), Some(&mut draft));
+        self.outbox
+            .tell(self.slot, &Arc::new(delivery), Some(&mut draft));
     }
 
     /// The socket takes one batch; `false` if there is none.
@@ -196,7 +203,7 @@ proptest! {
                 Step::Ask => world.state(Ref::new("r").ok()),
             }
             let inner = world.outbox.lock();
-            prop_assert!(inner.entries <= BOUNDS.entries + 1);
+            prop_assert!(inner.entries <= ENTRIES + 1);
         }
         // Who asks more than it reads is closed: that is another test.
         if world.outbox.lock().close.is_none() {
@@ -253,7 +260,7 @@ fn states_without_end_leave_no_line_for_who_does_not_read() {
 #[test]
 fn who_asks_and_does_not_read_is_closed() {
     let world = World::new(Encoding::Json);
-    for _ in 0..=BOUNDS.answers {
+    for _ in 0..=ANSWERS {
         world
             .outbox
             .answer(&ServerFrame::new(None, ServerBody::Ack));
@@ -288,7 +295,7 @@ proptest! {
     ) {
         let tap = Tap::default();
         let direct: Arc<dyn Direct> = Arc::new(tap.clone());
-        let outbox = Outbox::new(Encoding::Json, BOUNDS, Arc::default(), Some(direct));
+        let outbox = Outbox::new(Encoding::Json, bounds(), Some(direct));
         let mut said = Vec::new();
         // Taken by the connection, and written when it gets to it.
         let mut taken: Vec<u8> = Vec::new();

@@ -6,29 +6,32 @@ use adsum_core::UserId;
 use adsum_proto::client::Encoding;
 use adsum_telemetry::metrics::metrics;
 
-use super::Watched;
+use super::{SlotId, Watched};
 use crate::hub::{Delivery, Entry};
 
 /// Entries of a topic that may wait before they are looked through for older words.
-const MERGE_FROM: usize = 64;
+const MERGE_FROM: u32 = 64;
 
 #[derive(Debug)]
+// There is one for each topic that a client watches: small.
 pub(super) struct Waiting {
+    pub(super) slot: SlotId,
     pub(super) topic: Arc<dyn Watched>,
     pub(super) watcher: u64,
     pub(super) offset: u64,
     pub(super) deliveries: Vec<Arc<Delivery>>,
     pub(super) entries: usize,
-    pub(super) merge_at: usize,
+    merge_at: u32,
     /// A state is queued, and what comes after it must not overtake it.
-    pub(super) turn: u64,
+    pub(super) turn: u32,
     pub(super) queued: bool,
     pub(super) dirty: bool,
 }
 
 impl Waiting {
-    pub(super) fn new(topic: Arc<dyn Watched>, watcher: u64) -> Self {
+    pub(super) fn new(slot: SlotId, topic: Arc<dyn Watched>, watcher: u64) -> Self {
         Self {
+            slot,
             topic,
             watcher,
             offset: 0,
@@ -50,6 +53,11 @@ impl Waiting {
     pub(super) fn frame(&mut self, delivery: &Delivery, encoding: Encoding, bytes: &mut Vec<u8>) {
         self.offset += 1;
         delivery.put(encoding, self.topic.topic(), self.offset, bytes);
+    }
+
+    /// So many wait that it is worth looking for older words among them.
+    pub(super) fn is_long(&self) -> bool {
+        self.entries > self.merge_at as usize
     }
 
     /// Forgets what waits; answers how many entries that was.
@@ -89,7 +97,8 @@ impl Waiting {
         });
         let merged = Arc::new(Delivery::new(merged.collect(), count));
         self.entries = merged.weight();
-        self.merge_at = MERGE_FROM.max(2 * self.entries);
+        let twice = u32::try_from(2 * self.entries).unwrap_or(u32::MAX);
+        self.merge_at = MERGE_FROM.max(twice);
         self.deliveries = vec![merged];
     }
 }

@@ -283,7 +283,9 @@ impl Outgoing {
         // Each with its head, but for the rest of one that has had it.
         let rest = rest.map(|rest| (None, rest));
         let pong = pong.map(|pong| (Some(PONG), pong));
-        let frames = frames.into_iter().map(|frame| (Some(opcode(self.encoding)), frame));
+        let frames = frames
+            .into_iter()
+            .map(|frame| (Some(opcode(self.encoding)), frame));
         for (opcode, bytes) in rest.into_iter().chain(pong).chain(frames) {
             if let Some(opcode) = opcode {
                 push_head(&mut copied, opcode, bytes.len());
