@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
 };
 
 use adsum_core::{Item, Kind, RoomId, Status, Topic, UserId, Version, Visibility};
