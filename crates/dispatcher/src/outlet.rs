@@ -239,7 +239,8 @@ impl Outlet {
         queue.parts.insert(shard, all);
     }
 
-    /// A state for this gateway, which goes out with the next [`flush`](Self::flush) or mark. Past the bound everything that waits is dropped.
+    /// A state for this gateway, which goes out with the next [`flush`](Self::flush) or mark. Past
+    /// the bound everything that waits is dropped.
     pub fn push(&self, shard: Shard, state: &Arc<Routed>) {
         if self.closed() {
             return;
