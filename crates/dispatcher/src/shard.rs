@@ -1,21 +1,17 @@
 //! One task per shard: follows it, and hands its states to the streams that asked for them.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use adsum_core::{
-    Change, Version,
-    store::{Push, Result, Shard, Store},
+    Change, Version, View,
+    store::{Push, Shard, Store},
 };
 use adsum_proto::TopicKey;
 use adsum_telemetry::metrics::metrics;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{MissedTickBehavior, interval_at},
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +26,14 @@ use crate::{
 
 /// Pushes taken at once, so that a burst tells each user once.
 const BURST: usize = 256;
+
+/// Looks happen at so many instants of an interval, the same for all shards: what a master is
+/// asked at once costs it a fraction of what it costs one by one. All of them at one instant would
+/// hold up what comes meanwhile.
+const BEATS: u32 = 4;
+
+/// Pushes without a hole stand for looks, but not for more than so many in a row.
+const PUSHED_ALONE: u32 = 8;
 
 /// What streams ask of a shard.
 pub(crate) enum Ask {
@@ -67,6 +71,10 @@ pub(crate) struct ShardTask {
     idle_since: Instant,
     /// When the log was last seen to agree with the view.
     agreed: Instant,
+    /// When the log was last looked at.
+    looked: Instant,
+    /// When gateways were last told where the view is.
+    marked: Instant,
 }
 
 impl ShardTask {
@@ -90,6 +98,8 @@ impl ShardTask {
             doubt: false,
             idle_since: Instant::now(),
             agreed: Instant::now(),
+            looked: Instant::now(),
+            marked: Instant::now(),
         }
     }
 
@@ -97,11 +107,8 @@ impl ShardTask {
     pub(crate) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, cancel: CancellationToken) {
         let mut pushes = self.listen();
         self.look().await;
-        // The shards in turn: all at once they would hold up what comes meanwhile.
-        let phase =
-            self.config.poll * u32::from(self.shard) / u32::from(self.store.shards().max(1));
-        let mut tick = interval_at(tokio::time::Instant::now() + phase, self.config.poll);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let phase = self.config.poll * (u32::from(self.shard) % BEATS + 1) / BEATS;
+        let mut quiet = pin!(sleep_until(self.look_at(phase)));
         loop {
             tokio::select! {
                 biased;
@@ -110,14 +117,18 @@ impl ShardTask {
                     Some(ask) => self.answer(ask).await,
                     None => return,
                 },
-                _ = tick.tick() => {
+                () = quiet.as_mut() => {
                     self.look().await;
                     if self.retire(&asks) {
                         return;
                     }
+                    quiet.as_mut().reset(self.look_at(self.config.poll));
                 }
                 burst = pushes.next() => match burst {
-                    Some(burst) => self.hear(burst).await,
+                    Some(burst) => {
+                        self.hear(burst).await;
+                        quiet.as_mut().reset(self.look_at(self.config.poll));
+                    }
                     None => pushes = self.listen(),
                 },
             }
@@ -145,6 +156,15 @@ impl ShardTask {
             .boxed()
     }
 
+    /// When to look if nothing is heard until then: on the last beat that is not later than
+    /// `after` the view was last seen to be right. A lost push thus costs no more than that.
+    fn look_at(&self, after: Duration) -> Instant {
+        let beat = (self.config.poll / BEATS).max(Duration::from_millis(1));
+        let due = (self.agreed.max(self.looked) + after).duration_since(self.shards.began);
+        let past = Duration::from_nanos((due.as_nanos() % beat.as_nanos()) as u64);
+        self.shards.began + due.saturating_sub(past)
+    }
+
     async fn hear(&mut self, burst: Vec<Push>) {
         let changes: Option<Vec<Change>> = burst
             .into_iter()
@@ -154,15 +174,28 @@ impl ShardTask {
             })
             .collect();
         self.tail.traces.served = !self.takers.is_empty();
+        let before = self.tail.view().map(View::version);
         match changes.and_then(|changes| self.tail.push(&changes)) {
             Some(states) => {
-                // Without a mark, which would go to all gateways whoever watches: the next look
-                // brings one.
                 self.route(&states);
                 self.tell_checks();
             }
-            None => self.look().await,
+            None => return self.look().await,
         }
+        if self.tail.view().map(View::version) == before {
+            return;
+        }
+        self.agreed = Instant::now();
+        // A mark goes to all gateways, whoever watches: not with each push.
+        if self.marked.elapsed() < self.config.poll {
+            return;
+        }
+        let in_doubt = self.doubt || !self.waiting.is_empty();
+        if in_doubt || self.looked.elapsed() >= self.config.poll * PUSHED_ALONE {
+            return self.look().await;
+        }
+        self.report(true);
+        self.mark();
     }
 
     /// Looks at the log. Only a look that succeeded is told: a gateway that hears nothing goes
@@ -172,11 +205,12 @@ impl ShardTask {
         self.waiting.retain(|w| !w.outlet.closed());
         self.tail.traces.served = !self.takers.is_empty();
         let news = self.tail.poll().await;
-        if matches!(news, Ok(News::Current(_) | News::Whole(_))) {
-            self.agreed = Instant::now();
-        }
-        self.report(&news);
+        self.looked = Instant::now();
         self.doubt = !matches!(news, Ok(News::Current(_) | News::Whole(_)));
+        if !self.doubt {
+            self.agreed = self.looked;
+        }
+        self.report(!self.doubt);
         match news {
             Ok(News::Current(states)) => {
                 self.route(&states);
@@ -234,7 +268,8 @@ impl ShardTask {
         })
     }
 
-    fn mark(&self) {
+    fn mark(&mut self) {
+        self.marked = Instant::now();
         let Some(mark) = self.position() else { return };
         self.takers
             .values()
@@ -321,18 +356,17 @@ impl ShardTask {
         }
     }
 
-    fn report(&self, news: &Result<News>) {
-        let current = matches!(news, Ok(News::Current(_) | News::Whole(_)));
+    fn report(&self, current: bool) {
         let view = self.tail.view();
         self.shards.report(
             self.shard,
             ShardStatus {
-                version: view.map_or(Version::ZERO, adsum_core::View::version),
-                settling: view.is_some_and(adsum_core::View::settling),
-                people: view.map_or(0, adsum_core::View::people),
-                rooms: view.map_or(0, adsum_core::View::rooms),
+                version: view.map_or(Version::ZERO, View::version),
+                settling: view.is_some_and(View::settling),
+                people: view.map_or(0, View::people),
+                rooms: view.map_or(0, View::rooms),
                 lag: self.tail.lag,
-                agreed: self.agreed,
+                agreed: self.agreed.into_std(),
                 gateways: self.takers.len(),
                 current,
             },

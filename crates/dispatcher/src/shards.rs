@@ -59,6 +59,8 @@ pub(crate) struct Shards {
     interest: Arc<Interest>,
     cancel: CancellationToken,
     tracker: TaskTracker,
+    /// Looks at the shards keep time from here.
+    pub(crate) began: tokio::time::Instant,
     table: Mutex<Table>,
 }
 
@@ -76,6 +78,7 @@ impl Shards {
             interest,
             cancel,
             tracker,
+            began: tokio::time::Instant::now(),
             table: Mutex::default(),
         })
     }

@@ -58,7 +58,7 @@ impl Default for ReaperConfig {
     fn default() -> Self {
         Self {
             shards: 64,
-            sweep_interval: Duration::from_secs(1),
+            sweep_interval: Duration::from_secs(3),
             sweep_pause: Duration::from_millis(50),
             sweep_limit: 100,
             concurrent_sweeps: 4,

@@ -51,8 +51,9 @@ section! {
         alive_gap_ms: u64 = 10_000,
         /// How long a closed connection can't be opened again.
         tomb_ms: u64 = 60_000,
-        /// The longest pause between two sweeps of a shard.
-        sweep_ms: u64 = 1_000,
+        /// The longest pause between two sweeps of a shard; what is due is swept when it is. A
+        /// deadline that is shorter may be noticed so much later.
+        sweep_ms: u64 = 3_000,
         /// A shard without a reaper for so long may be taken by any.
         ownerless_ms: u64 = 2_000,
         /// A node's lease in etcd; etcd counts whole seconds.

@@ -334,7 +334,12 @@ impl Hold {
         let mut actions = Vec::new();
         self.ticked_at = now;
         if self.drain.is_none() && self.renewing.is_none() && now >= self.renew_at {
-            self.renew_at = now + self.times.renew_ms;
+            // Counted from when it was due, so that shards which renew together go on doing so.
+            let next = self.renew_at + self.times.renew_ms;
+            self.renew_at = match next > now {
+                true => next,
+                false => now + self.times.renew_ms,
+            };
             self.renewing = Some(Renewing {
                 sent_at: now,
                 incarnation: self.incarnation.clone(),

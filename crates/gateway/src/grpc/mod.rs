@@ -2,10 +2,12 @@
 //! `requests`; `stream` has the connections.
 
 mod answer;
+mod body;
 mod calls;
 mod stream;
 
 use adsum_proto::client::{FILE_DESCRIPTOR_SET, presence_server::PresenceServer};
+use axum::middleware::map_response;
 use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tonic_reflection::server::Builder;
@@ -26,7 +28,8 @@ pub(crate) fn routes(requests: impl Into<Requests>) -> Routes {
     let presence = PresenceServer::new(PresenceCalls::new(requests))
         .max_decoding_message_size(BATCH_BYTES)
         .max_encoding_message_size(ANSWER_BYTES);
-    reflected(Routes::new(presence).add_service(health))
+    let routes = reflected(Routes::new(presence).add_service(health)).into_axum_router();
+    routes.layer(map_response(body::carry)).into()
 }
 
 /// Serving until the gateway begins to drain: balancers then send newcomers elsewhere.

@@ -13,7 +13,7 @@ use futures::{
 use prost::Message;
 use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataValue};
 
-use super::answer::status;
+use super::{answer::status, body};
 use crate::{
     Caller,
     auth::bearer,
@@ -57,7 +57,7 @@ pub(crate) fn connect(
     };
     let sink = Outgoing(sender);
     tokio::spawn(connection::run(requests.clone(), door, source, sink));
-    Ok(Response::new(receiver.boxed()))
+    Ok(body::answer(receiver.boxed()))
 }
 
 /// A service that watches.
@@ -84,7 +84,7 @@ pub(crate) fn watch(
         };
         Some((stream::iter(frames), (observer, counted)))
     });
-    Ok(Response::new(frames.flatten().boxed()))
+    Ok(body::answer(frames.flatten().boxed()))
 }
 
 struct Incoming {

@@ -70,8 +70,10 @@ impl Door {
 
     /// Serves one connection to its end.
     pub(super) async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place) {
+        // On the heap, and each by itself: the room of a connection within TLS would be kept for
+        // every other one.
         let Some(tls) = &self.config.tls else {
-            return self.requests(stream, peer, place).await;
+            return Box::pin(self.requests(stream, peer, place)).await;
         };
         let handshake = tls.acceptor().accept(stream);
         let stream = tokio::select! {
@@ -80,7 +82,7 @@ impl Door {
             shaken = tokio::time::timeout(self.config.handshake_within, handshake) => shaken,
         };
         match stream {
-            Ok(Ok(stream)) => self.requests(stream, peer, place).await,
+            Ok(Ok(stream)) => Box::pin(self.requests(stream, peer, place)).await,
             Ok(Err(error)) => tracing::debug!(%error, %peer, "no TLS handshake"),
             Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
         }
@@ -93,8 +95,11 @@ impl Door {
         let (load, mut watched) = watch::channel(Load::default());
         let load = Arc::new(load);
         let (door, counter) = (Arc::clone(self), Arc::clone(&load));
+        // On the heap until the answer begins: a stream of HTTP/2 would keep the room for it until
+        // the answer has ended.
         let service = service_fn(move |request| {
-            answer(Arc::clone(&door), UnderWay::new(&counter), peer, request)
+            let counted = UnderWay::new(&counter);
+            Box::pin(answer(Arc::clone(&door), counted, peer, request))
         });
         let connection = self
             .builder

@@ -143,17 +143,23 @@ local function settle_member(member, due, most)
   return close_all(member, rest, reason, most)
 end
 
--- How long until the next one can be due; -1 if there is none.
+-- How long until the next one can be due; -1 if there is none. Tombstones are in no hurry: of the
+-- first 32 they count only if nothing else is among them, and then the last one does.
 local function next_due()
-  local first = call('ZRANGE', DEADLINES, 0, 0, 'WITHSCORES')
-  if not first[1] or first[1] == '' then
-    return -1
+  local first = call('ZRANGE', DEADLINES, 0, 31, 'WITHSCORES')
+  local wait = -1
+  for i = 1, #first, 2 do
+    local letter = string.sub(first[i], 1, 1)
+    if letter == '' then
+      break
+    end
+    local last_instant = (letter == 'h' or letter == 'd') and 1 or 0
+    wait = math.max(tonumber(first[i + 1]) - now + last_instant, 1)
+    if letter ~= 't' then
+      break
+    end
   end
-  local letter, wait = string.sub(first[1], 1, 1), tonumber(first[2]) - now
-  if letter == 'h' or letter == 'd' then
-    wait = wait + 1
-  end
-  return math.max(wait, 1)
+  return wait
 end
 
 clamp()

@@ -12,6 +12,9 @@ use super::{
     shard::{Call, Shard},
 };
 
+/// Deadlines among which a sweep looks for the next one that matters.
+const NEXT_AMONG: usize = 32;
+
 impl Shard {
     pub(super) fn renew(
         &mut self,
@@ -181,10 +184,17 @@ impl Shard {
         self.deadlines.remove(&Member::Tomb(key.clone()));
     }
 
-    /// How long until something can be due.
+    /// How long until something can be due. Tombstones are in no hurry: of the first few they
+    /// count only if nothing else is among them, and then the last one does.
     fn next_ms(&self, now: u64) -> Option<u64> {
-        let (at, member) = self.deadlines.iter().next()?;
-        let after = u64::from(matches!(member, Member::Holder(_) | Member::Draining(_)));
-        Some((at.saturating_sub(now) + after).max(1))
+        let mut next = None;
+        for (at, member) in self.deadlines.iter().take(NEXT_AMONG) {
+            let after = u64::from(matches!(member, Member::Holder(_) | Member::Draining(_)));
+            next = Some((at.saturating_sub(now) + after).max(1));
+            if !matches!(member, Member::Tomb(_)) {
+                break;
+            }
+        }
+        next
     }
 }

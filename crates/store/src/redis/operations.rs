@@ -1,7 +1,8 @@
 //! The store's contract: each operation becomes one script call on its shard.
 
 use adsum_core::{
-    DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, codec,
+    DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, Version,
+    codec,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
@@ -241,6 +242,10 @@ impl Store for RedisStore {
 
     async fn log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
         self.read_log(shard, after, limit).await
+    }
+
+    async fn ends_with(&self, shard: Shard, last: Version) -> Result<bool> {
+        self.glance(shard, last).await
     }
 
     async fn scan(&self, shard: Shard, cursor: u64) -> Result<ScanPage> {

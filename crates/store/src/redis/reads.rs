@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use adsum_core::{
-    Incarnation, SessionKey, UserId, UserKey, codec,
+    Incarnation, SessionKey, UserId, UserKey, Version, codec,
     store::{Due, LogPage, Position, Result, ScanPage, Shard, Store, StoreError, UserRead},
 };
 use futures::future::try_join_all;
@@ -151,6 +151,23 @@ impl RedisStore {
             entries,
             hole,
         })
+    }
+
+    /// One plain command: a script costs the server many times as much.
+    pub(super) async fn glance(&self, shard: Shard, last: Version) -> Result<bool> {
+        let command = cmd("HMGET")
+            .arg(self.keys(shard)?.named("meta"))
+            .arg(&["epoch", "seq", "unsettled"])
+            .to_owned();
+        let meta = list(self.ask(shard, &command).await?)?;
+        let [epoch, seq, unsettled] = &meta[..] else {
+            return Ok(false);
+        };
+        if [epoch, seq, unsettled].contains(&&Value::Nil) {
+            return Ok(false);
+        }
+        let at = Version::new(number(epoch)?, number(seq)?);
+        Ok(at == last && number(unsettled)? == 0)
     }
 
     pub(super) async fn read_people(&self, shard: Shard, cursor: u64) -> Result<ScanPage> {

@@ -7,7 +7,10 @@
 
 mod channels;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use adsum_core::store::{Push, Result, StoreError};
 use futures::stream::BoxStream;
@@ -21,6 +24,9 @@ use crate::Keys;
 
 /// How often a subscription is asked for again, at most.
 const VERIFY: Duration = Duration::from_secs(2);
+
+/// At so many instants of that time.
+const PARTS: u32 = 4;
 
 /// All subscriptions of the process.
 #[derive(Debug)]
@@ -91,9 +97,7 @@ impl Keeper {
         while self.channels.is_wanted(&self.name) {
             if self.ask().await {
                 pause = Pause::default();
-                // Not all at the same time.
-                let rest = VERIFY.mul_f64(rand::random_range(0.75..=1.0));
-                let _ = timeout(rest, self.channels.lost(&self.name)).await;
+                let _ = timeout(self.rest(), self.channels.lost(&self.name)).await;
             } else {
                 self.channels.lose(&self.name);
                 sleep(pause.next()).await;
@@ -102,6 +106,16 @@ impl Keeper {
         // A channel that nobody reads does no harm; the server may be away.
         let end = cmd("SUNSUBSCRIBE").arg(&self.name).to_owned();
         let _ = timeout(self.attempt, self.pool.send(self.slot, &[end])).await;
+    }
+
+    /// Until the next time: not all at once, but some together, which costs the server a fraction
+    /// of what it costs one by one.
+    fn rest(&self) -> Duration {
+        let phase = VERIFY * (u32::from(self.slot) % PARTS) / PARTS;
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default() + phase;
+        let late = now.as_micros() % VERIFY.as_micros();
+        // Below `VERIFY`, which is seconds.
+        VERIFY - Duration::from_micros(u64::try_from(late).unwrap_or_default())
     }
 
     /// Asks for the subscription; whether it was confirmed.

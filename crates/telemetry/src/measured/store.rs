@@ -4,7 +4,7 @@
 use std::{future::Future, sync::Arc, time::Instant};
 
 use adsum_core::{
-    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey,
+    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey, Version,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, Swept, Touch, Touched, UserRead,
@@ -273,6 +273,11 @@ impl Store for MeasuredStore {
 
     async fn log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
         let call = self.store.log(shard, after, limit);
+        self.measure(Operation::Log, Some(shard), call).await
+    }
+
+    async fn ends_with(&self, shard: Shard, last: Version) -> Result<bool> {
+        let call = self.store.ends_with(shard, last);
         self.measure(Operation::Log, Some(shard), call).await
     }
 

@@ -83,7 +83,10 @@ impl ModelShard {
         let next_ms = if overdue.len() == limit || closed == limit {
             Some(0)
         } else {
-            self.by_deadline().first().map(|(member, at)| {
+            let mut first = self.by_deadline();
+            first.truncate(32);
+            let urgent = first.iter().find(|(member, _)| !member.starts_with('t'));
+            urgent.or(first.last()).map(|(member, at)| {
                 let later = u64::from(member.starts_with('h') || member.starts_with('d'));
                 (at + later).saturating_sub(now).max(1)
             })
