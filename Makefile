@@ -55,6 +55,8 @@ BENCH := $(CARGO_TARGET_DIR)/measure/adsum bench
 bench: test-deps bench-store ## all measurements, the short way; JSON=1 for one JSON object each
 	@$(CARGO) build --quiet --profile measure -p adsum
 	$(BENCH) connect --cluster --gateways 1 --sessions 19000 $(if $(JSON),--json)
+	$(BENCH) connect --cluster --gateways 1 --sessions 9000 --grpc 1 $(if $(JSON),--json)
+	$(BENCH) connect --cluster --gateways 1 --sessions 19000 --grpc 100 $(if $(JSON),--json)
 	$(BENCH) fanout --cluster --rooms 1 --members 1000 --window 128 $(if $(JSON),--json)
 	$(BENCH) fanout --cluster --rooms 100 --members 100 --window 400 $(if $(JSON),--json)
 	$(BENCH) fanout --cluster --rooms 100 --members 100 --rate 25000 --no-raw $(if $(JSON),--json)
@@ -62,6 +64,7 @@ bench: test-deps bench-store ## all measurements, the short way; JSON=1 for one 
 	$(BENCH) telemetry --rooms 20 --members 50 --window 100 --seconds 4 $(if $(JSON),--json)
 	$(BENCH) snapshot --cluster $(if $(JSON),--json)
 	$(BENCH) storm $(if $(JSON),--json)
+	$(BENCH) growth --only rooms $(if $(JSON),--json)
 	$(BENCH) failover --cluster --dispatchers 2 --rate 25000 $(if $(JSON),--json)
 
 bench-compare: test-deps ## the service beside the articles' design and Socket.IO: table and picture in docs/performance

@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Context, Result};
 use clap::Parser;
 use futures::{SinkExt, StreamExt};
-use redis::{AsyncCommands, aio::MultiplexedConnection};
+use redis::{AsyncCommands, AsyncConnectionConfig, aio::MultiplexedConnection};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::{
@@ -95,7 +95,11 @@ impl Rooms {
 async fn main() -> Result<()> {
     let args = Args::parse();
     let client = redis::Client::open(args.redis)?;
-    let redis = client.get_multiplexed_async_connection().await?;
+    // However long Redis takes: a client must not be lost because its server is measured.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    let redis = client
+        .get_multiplexed_async_connection_with_config(&patient)
+        .await?;
     let rooms = Arc::new(Rooms::default());
     let mut news = client.get_async_pubsub().await?;
     news.subscribe(NEWS).await?;

@@ -9,6 +9,7 @@
 mod picture;
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
@@ -61,7 +62,7 @@ impl Drop for Process {
 fn main() -> Result<()> {
     let args = Args::parse();
     fs::create_dir_all(&args.out)?;
-    let mut results = serde_json::Map::new();
+    let mut results = Vec::new();
     for start in [
         Rival::adsum,
         Rival::adsum_json,
@@ -77,12 +78,11 @@ fn main() -> Result<()> {
             println!("{name}: {what}");
             measured.insert(what.to_owned(), rival.bench(&args.adsum, &words)?);
         }
-        results.insert(name.to_owned(), measured.into());
+        results.push((name, Value::from(measured)));
     }
-    let results = Value::Object(results);
     fs::write(
         args.out.join("comparison.json"),
-        serde_json::to_string_pretty(&results)?,
+        serde_json::to_string_pretty(&json!(results.iter().cloned().collect::<BTreeMap<_, _>>()))?,
     )?;
     fs::write(args.out.join("comparison.md"), table(&results))?;
     fs::write(args.out.join("latency.svg"), picture::draw(&results)?)?;
@@ -247,10 +247,9 @@ fn start(mut command: Command, port: u16) -> Result<Process> {
 }
 
 /// What was measured, for people: each figure, and how many times as good the first one's is.
-fn table(results: &Value) -> String {
-    let rivals: Vec<_> = results.as_object().into_iter().flatten().collect();
+fn table(rivals: &[(&str, Value)]) -> String {
     let mut text = String::from("| |");
-    for (name, _) in &rivals {
+    for (name, _) in rivals {
         text.push_str(&format!(" {name} |"));
     }
     text.push_str("\n|---|");
@@ -259,10 +258,11 @@ fn table(results: &Value) -> String {
     for row in ROWS {
         text.push_str(&format!("| {} |", row.title));
         let first = rivals.first().and_then(|(_, measured)| (row.of)(measured));
-        for (_, measured) in &rivals {
+        for (_, measured) in rivals {
             let cell = match ((row.of)(measured), first) {
                 (None, _) => "none".to_owned(),
-                (Some(figure), Some(first)) if figure != first => {
+                // Nothing is no number of times as much as nothing.
+                (Some(figure), Some(first)) if figure != first && first > 0.0 => {
                     let ratio = match row.more_is_better {
                         true => first / figure,
                         false => figure / first,

@@ -30,7 +30,7 @@ fn y(ms: f64) -> f64 {
 }
 
 /// A scalable picture.
-pub(super) fn draw(results: &Value) -> Result<String> {
+pub(super) fn draw(results: &[(&str, Value)]) -> Result<String> {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -39,7 +39,7 @@ pub(super) fn draw(results: &Value) -> Result<String> {
          100, two cores for everything</text>\n"
     );
     axes(&mut svg)?;
-    for (n, (name, measured)) in results.as_object().into_iter().flatten().enumerate() {
+    for (n, (name, measured)) in results.iter().enumerate() {
         let colour = COLOURS[n % COLOURS.len()];
         for (which, dash) in [("p50", ""), ("p99", " stroke-dasharray=\"5 4\"")] {
             line(&mut svg, measured, which, colour, dash)?;

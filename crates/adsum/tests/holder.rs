@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -252,4 +252,73 @@ async fn whoever_is_connected_stays_through_every_loss() -> Result<()> {
         done??;
     }
     Ok(())
+}
+
+/// Who was sent away while these of eight shards do not answer, and who is in which shard.
+async fn sent_away(
+    silent: std::ops::Range<u16>,
+    until: impl Fn(&BTreeSet<UserKey>, &BTreeSet<UserKey>) -> bool,
+) -> Result<()> {
+    let options = Options {
+        shards: 8,
+        ..options()
+    };
+    let store = MemoryStore::new(options, Hooks::default());
+    let heard = Arc::new(Mutex::new((BTreeSet::new(), BTreeSet::new())));
+    let told = heard.clone();
+    let tell: Tell = Arc::new(move |key, _, word| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        match word {
+            Word::Recorded { .. } => told.0.insert(key.owner.clone()),
+            Word::Away => told.1.insert(key.owner.clone()),
+            _ => false,
+        };
+    });
+    let config = HolderConfig {
+        renew: Duration::from_millis(50),
+        calm: Duration::from_millis(100),
+        stuck: STUCK,
+        backlog: 1000,
+    };
+    let (node, caller) = (NodeId::new("gw")?, Arc::new(store.handle()));
+    let holder = Holder::start(caller, &node, 1, config, &tell, &TaskTracker::new())?;
+    for n in 0..64 {
+        holder.hello(key(n)?, Conn::new(1)?, state(n)?, None)?;
+    }
+    let heard = || heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    eventually("all are recorded", Duration::from_secs(10), || async {
+        ensure!(heard().0.len() == 64);
+        Ok(())
+    })
+    .await?;
+    silent.clone().for_each(|shard| store.stall(shard, true));
+    let users = (0..64).map(|n| Ok(key(n)?.owner));
+    let theirs = users
+        .filter(|user| {
+            let shard = user.as_ref().map(|user: &UserKey| store.shard_of(user));
+            shard.is_ok_and(|shard| silent.contains(&shard))
+        })
+        .collect::<Result<_>>()?;
+    // Twice over: what must not happen can't be waited for.
+    tokio::time::sleep(2 * STUCK).await;
+    eventually("sent away", Duration::from_secs(10), || async {
+        let away = heard().1;
+        ensure!(until(&away, &theirs), "{away:?} of {theirs:?}");
+        Ok(())
+    })
+    .await
+}
+
+const STUCK: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_of_a_silent_shard_are_sent_away_and_nobody_else() -> Result<()> {
+    sent_away(3..4, |away, theirs| !away.is_empty() && away == theirs).await
+}
+
+/// Of eight shards one answers: it is most likely this gateway that is slow, and then its users
+/// are no better off elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_hardly_anybody_answers_sends_nobody_away() -> Result<()> {
+    sent_away(0..7, |away, _| away.is_empty()).await
 }

@@ -125,10 +125,12 @@ rules! { $
         a_sweep_ends_what_is_due_and_nothing_else,
         a_silent_shard_waits_before_it_sweeps,
         tombstones_are_trimmed_even_while_settling,
+        tombstones_are_in_no_hurry,
         last_seen_is_trimmed_by_age,
         a_condemned_holder_is_finished_even_if_the_clock_went_back;
     epochs:
         a_missing_meta_is_not_born,
+        a_glance_tells_whether_there_is_anything_new,
         a_new_epoch_is_above_all_that_was_seen,
         an_epoch_seen_elsewhere_counts,
         settled_is_committed_once_per_epoch,

@@ -23,7 +23,7 @@ use std::{
 };
 
 use adsum_core::{
-    DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey,
+    DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, Version,
     ring::ShardRing,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
@@ -351,6 +351,12 @@ impl Store for MemoryStore {
             self.observe(shard, position.epoch);
         }
         Ok(page)
+    }
+
+    async fn ends_with(&self, shard: Shard, last: Version) -> Result<bool> {
+        let cell = self.cell(shard)?.lock()?;
+        let meta = cell.shard.meta.as_ref();
+        Ok(meta.is_some_and(|m| !m.unsettled && Version::new(m.epoch, m.seq) == last))
     }
 
     async fn scan(&self, shard: Shard, cursor: u64) -> Result<ScanPage> {

@@ -69,10 +69,10 @@ impl Config {
             t.renew_ms
         );
         ensure!(
-            t.stuck_ms >= t.renew_ms && t.stuck_ms < t.holder_ttl_ms,
-            "times.stuck_ms ({}) must be at least times.renew_ms ({}) and below \
+            t.stuck_ms >= t.renew_ms.saturating_mul(2) && t.stuck_ms < t.holder_ttl_ms,
+            "times.stuck_ms ({}) must be at least twice times.renew_ms ({}) and below \
              times.holder_ttl_ms ({}): users of a shard that can't be renewed must be sent away \
-             before its deadline, and not before a renewal was due",
+             before its deadline, and not because one renewal came a little late",
             t.stuck_ms,
             t.renew_ms,
             t.holder_ttl_ms

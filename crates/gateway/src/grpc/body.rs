@@ -116,3 +116,48 @@ fn trailers(status: &Status) -> axum::http::HeaderMap {
     }
     trailers
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn body(frames: Vec<Result<WireFrame, Status>>) -> Framed {
+        Framed::Open(stream::iter(frames).boxed())
+    }
+
+    fn frame(bytes: &'static [u8]) -> Result<WireFrame, Status> {
+        Ok(WireFrame::encoded(Bytes::from_static(bytes)))
+    }
+
+    #[tokio::test]
+    async fn frames_that_wait_go_together_and_the_end_is_told_in_trailers() {
+        let whole = body(vec![frame(b"ab"), frame(b""), frame(b"c")]);
+        let whole = whole.collect().await.unwrap();
+        assert_eq!(whole.trailers().unwrap()["grpc-status"], "0");
+        let bytes = whole.to_bytes();
+        assert_eq!(&bytes[..], b"\0\0\0\0\x02ab\0\0\0\0\0\0\0\0\0\x01c");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_fails_says_why_after_what_came_before() {
+        let failed = Status::new(Code::Aborted, "kicked: \u{e9}");
+        let whole = body(vec![frame(b"ab"), Err(failed), frame(b"never")]);
+        let whole = whole.collect().await.unwrap();
+        let trailers = whole.trailers().unwrap();
+        assert_eq!(trailers["grpc-status"], "10");
+        assert_eq!(trailers["grpc-message"], "kicked:%20%C3%A9");
+        assert_eq!(whole.to_bytes().len(), HEAD + 2);
+    }
+
+    #[tokio::test]
+    async fn a_long_queue_is_handed_on_in_parts() {
+        let long: &'static [u8] = Box::leak(vec![7; TOGETHER / 2].into_boxed_slice());
+        let mut body = body((0..4).map(|_| frame(long)).collect());
+        let part = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(part.len(), 2 * (HEAD + TOGETHER / 2));
+        assert!(!http_body::Body::is_end_stream(&body));
+        assert_eq!(body.collect().await.unwrap().to_bytes().len(), part.len());
+    }
+}

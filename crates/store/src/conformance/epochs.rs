@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use adsum_core::{
     Event, Version,
-    store::{LogPage, StoreError},
+    store::{LogPage, Position, StoreError},
 };
 
 use super::{Labs, kit::*};
@@ -43,6 +43,29 @@ pub async fn a_missing_meta_is_not_born(labs: &dyn Labs) {
         nothing,
         "a flush is no empty shard"
     );
+}
+
+/// The cheap look: it sees every change, and never calls a shard quiet that is not.
+pub async fn a_glance_tells_whether_there_is_anything_new(labs: &dyn Labs) {
+    let kit = Kit::new(labs).await;
+    let quiet = async |at: Version| kit.store.ends_with(S, at).await.unwrap();
+    assert!(!quiet(Version::ZERO).await, "not born");
+    kit.opened("ann/web", "a~1", (5, 1)).await;
+    let at = |position: Position| Version::new(position.epoch, position.seq);
+    let settling = at(kit.position().await);
+    assert!(!quiet(settling).await, "settling is for a real look");
+    kit.settle().await;
+    let settled = at(kit.position().await);
+    assert!(quiet(settled).await);
+    assert!(!quiet(settling).await);
+    kit.alter("ann/web", (5, 2), &["hall"]).await;
+    assert!(!quiet(settled).await);
+    let last = at(kit.position().await);
+    assert!(quiet(last).await);
+    kit.lab.lose_last(S, 1).await;
+    assert!(!quiet(last).await, "what was lost is missed");
+    kit.lab.flush(S).await;
+    assert!(!quiet(last).await);
 }
 
 /// After a flush, a failover, A → B → A, and whatever the clock does.

@@ -217,6 +217,24 @@ pub async fn tombstones_are_trimmed_even_while_settling(labs: &dyn Labs) {
     assert_eq!(kit.swept(3).await, (1, None));
 }
 
+/// Nobody waits for the end of a tombstone: a sweep that has nothing else to do comes for all of
+/// them together.
+pub async fn tombstones_are_in_no_hurry(labs: &dyn Labs) {
+    let kit = Kit::settled(labs).await;
+    let tomb_ms = kit.lab.options().tomb_ms;
+    kit.close("u0/web", (5, 1)).await;
+    kit.pass(10).await;
+    kit.close("u1/web", (5, 1)).await;
+    assert_eq!(kit.swept(9).await, (0, Some(tomb_ms)), "the later one");
+    kit.pass(10).await;
+    kit.touch("ann/tv", (5, 1), tomb_ms + 7).await;
+    let next = Some(tomb_ms + 7);
+    assert_eq!(kit.swept(9).await, (0, next), "only this one counts");
+    kit.pass(tomb_ms - 10).await;
+    assert_eq!(kit.swept(9).await, (0, Some(17)));
+    assert_eq!(kit.deadlines().await.len(), 1, "they are gone");
+}
+
 /// Last seen is kept for a time.
 pub async fn last_seen_is_trimmed_by_age(labs: &dyn Labs) {
     let kit = Kit::settled(labs).await;

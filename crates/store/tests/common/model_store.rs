@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use adsum_core::{
-    Conn, DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey,
+    Conn, DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, Version,
     ring::ShardRing,
     store::{
-        Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
-        Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
+        Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Position,
+        Preferred, Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch,
+        Touched, UserRead,
     },
 };
 use adsum_store::{
@@ -331,6 +332,12 @@ impl Store for ModelStore {
 
     async fn log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
         self.look_at(shard, |s, c| s.log(c, after, limit))
+    }
+
+    async fn ends_with(&self, shard: Shard, last: Version) -> Result<bool> {
+        let page = self.look_at(shard, |s, c| s.log(c, 0, 0))?;
+        let quiet = |p: Position| !p.settling && Version::new(p.epoch, p.seq) == last;
+        Ok(page.position.is_some_and(quiet))
     }
 
     async fn scan(&self, shard: Shard, _: u64) -> Result<ScanPage> {
