@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use adsum_core::{
-    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey,
+    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey, Version,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
@@ -241,6 +241,11 @@ impl Store for SimStore {
 
     async fn log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
         let step = || now(self.inner.log(shard, after, limit));
+        self.net.read(self.process, step).await
+    }
+
+    async fn ends_with(&self, shard: Shard, last: Version) -> Result<bool> {
+        let step = || now(self.inner.ends_with(shard, last));
         self.net.read(self.process, step).await
     }
 

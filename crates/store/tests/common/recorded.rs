@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use adsum_core::{
-    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey,
+    DeviceId, Incarnation, Origin, Preference, SessionKey, UserId, UserKey, Version,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, Swept, Touch, Touched, UserRead,
@@ -137,6 +137,10 @@ impl Store for Recorded {
 
     async fn log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
         self.store.log(shard, after, limit).await
+    }
+
+    async fn ends_with(&self, shard: Shard, last: Version) -> Result<bool> {
+        self.store.ends_with(shard, last).await
     }
 
     async fn scan(&self, shard: Shard, cursor: u64) -> Result<ScanPage> {
