@@ -140,6 +140,7 @@ impl Holder {
                 prompt: Arc::clone(&prompt),
                 stuck_ms: ms(config.stuck),
                 stuck_told: 0,
+                answered: 0,
                 vanished: HashMap::new(),
                 waiting: VecDeque::new(),
                 under_way: FuturesUnordered::new(),
@@ -300,6 +301,8 @@ struct Task {
     stuck_ms: u64,
     /// When this shard's users were last told to go elsewhere.
     stuck_told: u64,
+    /// When it last answered something other than a renewal.
+    answered: u64,
     /// The last sign of life of those who are being closed.
     vanished: HashMap<SessionKey, Instant>,
     waiting: VecDeque<Action>,
@@ -339,9 +342,10 @@ impl Task {
     }
 
     /// Users of a shard that can't be renewed from here, though others can. A gateway that is slow
-    /// itself sends nobody away: it is no better elsewhere, and worse if they all go there.
+    /// itself sends nobody away: it is no better elsewhere, and worse if they all go there. So a
+    /// shard that answers anything at all is not given up.
     fn stuck(&mut self) -> Vec<Action> {
-        let (now, last) = (self.now(), self.hold.renewed_at());
+        let (now, last) = (self.now(), self.hold.renewed_at().max(self.answered));
         let stuck = now.saturating_sub(last) >= self.stuck_ms;
         let told = now.saturating_sub(self.stuck_told) < self.stuck_ms;
         if !stuck || told || !self.others_are_prompt(now) || self.hold.connected() == 0 {
@@ -421,6 +425,15 @@ impl Task {
     fn hear(&mut self, heard: Heard) -> Vec<Action> {
         let now = self.now();
         self.count(&heard);
+        let answered = match &heard {
+            Heard::Opened(_, answer) => answer.is_ok(),
+            Heard::Altered(_, answer) => answer.is_ok(),
+            Heard::Closed(_, answer) => answer.is_ok(),
+            Heard::Renewed(..) | Heard::Drained(_) => false,
+        };
+        if answered {
+            self.answered = now;
+        }
         match heard {
             Heard::Opened(op, answer) => self.hold.opened(&op, answer, now),
             Heard::Altered(op, answer) => self.hold.altered(&op, answer, now),
