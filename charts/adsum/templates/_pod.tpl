@@ -153,6 +153,10 @@ spec:
 {{- end }}
 {{- end }}
 {{- end }}
+{{- with .values.threads }}
+- name: ADSUM_NODE__THREADS
+  value: {{ . | quote }}
+{{- end }}
 {{- with .values.extraEnv }}
 {{ toYaml . }}
 {{- end }}

@@ -53,7 +53,7 @@ const LAST_SENT: Duration = Duration::from_secs(2);
 fn serve(flags: Serve) -> Result<ExitCode> {
     let config = flags.read()?;
     let settings = config.telemetry()?;
-    let runtime = runtime()?;
+    let runtime = runtime(config.node.threads)?;
     let telemetry = Telemetry::start(settings, runtime.handle())?;
     let reread = Arc::new(move || flags.read());
     runtime.block_on(async {
@@ -63,8 +63,12 @@ fn serve(flags: Serve) -> Result<ExitCode> {
     })
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+/// One thread per core if there are to be 0.
+fn runtime(threads: u16) -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if threads > 0 {
+        builder.worker_threads(threads.into());
+    }
     builder
         .enable_all()
         .build()

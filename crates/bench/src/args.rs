@@ -93,6 +93,9 @@ pub(crate) struct Target {
     /// Shards of that cluster.
     #[arg(long, default_value_t = 64, requires = "cluster")]
     pub(crate) shards: u16,
+    /// Threads of each of its nodes; without this they share the cores out.
+    #[arg(long, requires = "cluster")]
+    pub(crate) threads: Option<u16>,
     /// Settings of that cluster's nodes, as TIMES__WINDOW_MS=20.
     #[arg(long, value_name = "KEY=VALUE", requires = "cluster")]
     pub(crate) set: Vec<String>,
@@ -102,6 +105,16 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Threads of each node: one per core of them all.
+    pub(crate) fn threads(&self) -> u16 {
+        let shared = || {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let nodes = (self.gateways + self.dispatchers).max(1);
+            u16::try_from(cores / nodes).unwrap_or(u16::MAX).max(1)
+        };
+        self.threads.unwrap_or_else(shared)
+    }
+
     /// A cluster of two gateways and one dispatcher with these settings.
     pub(crate) fn own(settings: &[String]) -> Self {
         Self {
@@ -112,6 +125,7 @@ impl Target {
             gateways: 2,
             dispatchers: 1,
             shards: 64,
+            threads: None,
             set: settings.to_vec(),
             tenant: "bench".to_owned(),
         }

@@ -17,7 +17,7 @@ use self::actor::{Fan, Role};
 use crate::{
     args::{Manner, Spoken, Target, seconds},
     engine::{Engine, Waiting},
-    raw::{self, RawResult},
+    raw::{self, Bareness, RawResult},
     report::{self, Spread},
     speech::Hello,
     stage::{Look, Stage},
@@ -125,12 +125,18 @@ impl Fanout {
             load,
         } = &self.scene;
         let stage = Stage::set(target)?;
+        let servers = stage.servers.len();
         let mut result = measure(&stage, load, manner, |_| Ok(()))?;
         // Beside it the machine is to be as busy as it was: with nothing of the service.
         drop(stage);
         if !self.no_raw {
             let diffs = result.diffs_per_frame.round().max(1.0) as usize;
-            result.raw = Some(raw::measure(load, manner, diffs)?);
+            let like = Bareness {
+                diffs,
+                servers,
+                threads: target.threads(),
+            };
+            result.raw = Some(raw::measure(load, manner, like)?);
         }
         report::print(manner.json, &result)
     }

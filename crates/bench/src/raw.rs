@@ -1,6 +1,7 @@
-//! The limit of the machine. A bare tokio server writes the same diffs to as many sockets, with as
-//! many lines in a frame as the service had, and does nothing else; and bare Redis carries small
-//! messages by sharded pub/sub.
+//! The limit of the machine. Bare tokio servers, as many as there were gateways and with as many
+//! threads, write the same diffs to as many sockets, with as many lines in a frame and as many on
+//! their way as the service had, and do nothing else; and bare Redis carries small messages by
+//! sharded pub/sub.
 
 mod redis;
 mod server;
@@ -24,12 +25,12 @@ use crate::{
     fanout::Load,
     report,
     speech::{Heard, Hello, Line},
-    usage,
+    usage::{self, Usages},
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Frames of a room that are on their way at the same time.
-const DEPTH: usize = 2;
+/// Frames that are on their way at least: with fewer, servers would wait for clients.
+const LEAST: usize = 2;
 
 /// See `args`.
 #[derive(Debug, Args)]
@@ -41,6 +42,21 @@ pub(crate) struct Raw {
     /// Lines in a frame.
     #[arg(long, default_value_t = 1)]
     diffs: usize,
+    /// Servers, each with a part of every room.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    servers: u16,
+    /// Threads of each.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+}
+
+/// What the servers are like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bareness {
+    /// Lines in a frame.
+    pub(crate) diffs: usize,
+    pub(crate) servers: usize,
+    pub(crate) threads: u16,
 }
 
 /// What a bare server does.
@@ -60,26 +76,30 @@ struct Both {
 
 impl Raw {
     pub(crate) fn run(self) -> Result<()> {
-        let sockets = measure(&self.load, &self.manner, self.diffs)?;
+        let bareness = Bareness {
+            diffs: self.diffs,
+            servers: self.servers.into(),
+            threads: self.threads,
+        };
+        let sockets = measure(&self.load, &self.manner, bareness)?;
         let redis = redis::measure(self.load.seconds)?;
         report::print(self.manner.json, &Both { sockets, redis })
     }
 }
 
-/// A bare server and the clients of one load.
-pub(crate) fn measure(load: &Load, manner: &Manner, diffs: usize) -> Result<RawResult> {
-    let mut server = Bare::start(load, manner.encoding, diffs)?;
+/// Bare servers and the clients of one load.
+pub(crate) fn measure(load: &Load, manner: &Manner, like: Bareness) -> Result<RawResult> {
+    let mut servers = Servers::start(load, manner.encoding, like)?;
     let mut engine = Engine::new(manner.encoding, Waiting::Millisecond)?;
     let mut rooms = Rooms {
         opened: 0,
         failed: None,
         lines: vec![0; load.rooms],
-        sent: vec![0; load.rooms],
-        lines_per_frame: load.members * diffs,
+        lines_per_frame: load.members * like.diffs,
         all: 0,
     };
     for n in 0..load.rooms * load.members {
-        engine.open(server.address, "", &Hello::default())?;
+        engine.open(servers.address(n), "", &Hello::default())?;
         let few = |rooms: &mut Rooms| rooms.opened + 100 > n || rooms.failed.is_some();
         ensure!(
             engine.run_until(&mut rooms, PATIENCE, few)?,
@@ -95,18 +115,72 @@ pub(crate) fn measure(load: &Load, manner: &Manner, diffs: usize) -> Result<RawR
     if load.spin {
         engine.waits(Waiting::Spinning);
     }
-    server.run(&mut engine, &mut rooms, load.warm_up)?;
-    let (before, begun, lines) = (usage::of([server.child.id()]), Instant::now(), rooms.all);
-    server.run(&mut engine, &mut rooms, load.seconds)?;
-    let (after, took) = (usage::of([server.child.id()]), begun.elapsed());
+    servers.run(&mut engine, &mut rooms, load.warm_up)?;
+    let (before, begun, lines) = (servers.usage(), Instant::now(), rooms.all);
+    servers.run(&mut engine, &mut rooms, load.seconds)?;
+    let (after, took) = (servers.usage(), begun.elapsed());
     let lines = (rooms.all - lines) as f64;
     let cpu_us_per_diff = after.cpu_since(&before).as_secs_f64() * 1e6 / lines.max(1.0);
     Ok(RawResult {
         diffs_per_s: lines / took.as_secs_f64(),
-        diffs_per_frame: diffs,
+        diffs_per_frame: like.diffs,
         cpu_us_per_diff,
-        cpu_us_per_frame: cpu_us_per_diff * diffs as f64,
+        cpu_us_per_frame: cpu_us_per_diff * like.diffs as f64,
     })
+}
+
+/// All bare servers, and what they are told to write.
+struct Servers {
+    all: Vec<Bare>,
+    /// Frames that each room was sent.
+    sent: Vec<usize>,
+    /// Whose turn it is.
+    next: usize,
+    /// Frames that may be on their way.
+    most: usize,
+}
+
+impl Servers {
+    fn start(load: &Load, spoken: Spoken, like: Bareness) -> Result<Self> {
+        let start = |nth| Bare::start(load, spoken, like, nth);
+        Ok(Self {
+            all: (0..like.servers).map(start).collect::<Result<_>>()?,
+            sent: vec![0; load.rooms],
+            next: 0,
+            most: (load.window / like.diffs).max(LEAST),
+        })
+    }
+
+    /// The server of the n-th client: neighbours in a room are on different ones.
+    fn address(&self, n: usize) -> SocketAddr {
+        self.all[n % self.all.len()].address
+    }
+
+    fn usage(&self) -> Usages {
+        usage::of(self.all.iter().map(|server| server.child.id()))
+    }
+
+    /// Rooms are written to in turn.
+    fn run(&mut self, engine: &mut Engine, rooms: &mut Rooms, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            let done: usize = (0..self.sent.len()).map(|room| rooms.done(room)).sum();
+            let on_their_way = self.sent.iter().sum::<usize>() - done;
+            let mut orders = String::new();
+            for _ in on_their_way..self.most {
+                self.sent[self.next] += 1;
+                orders.push_str(&self.next.to_string());
+                orders.push('\n');
+                self.next = (self.next + 1) % self.sent.len();
+            }
+            for server in &mut self.all {
+                server.orders.write_all(orders.as_bytes())?;
+            }
+            engine.turn(rooms)?;
+            ensure!(rooms.failed.is_none(), "the bare server hung up");
+        }
+        Ok(())
+    }
 }
 
 /// The bare server as a process.
@@ -126,7 +200,7 @@ impl Drop for Bare {
 }
 
 impl Bare {
-    fn start(load: &Load, spoken: Spoken, diffs: usize) -> Result<Self> {
+    fn start(load: &Load, spoken: Spoken, like: Bareness, nth: usize) -> Result<Self> {
         let binary = std::env::current_exe().context("where this binary is")?;
         let encoding = match spoken {
             Spoken::Json => "json",
@@ -136,7 +210,10 @@ impl Bare {
         let mut child = Command::new(binary)
             .args(["bench", "raw-server", "--encoding", encoding])
             .args(["--members", &load.members.to_string()])
-            .args(["--diffs", &diffs.to_string()])
+            .args(["--diffs", &like.diffs.to_string()])
+            .args(["--servers", &like.servers.to_string()])
+            .args(["--nth", &nth.to_string()])
+            .args(["--threads", &like.threads.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -150,32 +227,13 @@ impl Bare {
             child,
         })
     }
-
-    fn run(&mut self, engine: &mut Engine, rooms: &mut Rooms, time: Duration) -> Result<()> {
-        let until = Instant::now() + time;
-        while Instant::now() < until {
-            let mut orders = String::new();
-            for room in 0..rooms.sent.len() {
-                while rooms.sent[room] < rooms.done(room) + DEPTH {
-                    rooms.sent[room] += 1;
-                    orders.push_str(&room.to_string());
-                    orders.push('\n');
-                }
-            }
-            self.orders.write_all(orders.as_bytes())?;
-            engine.turn(rooms)?;
-            ensure!(rooms.failed.is_none(), "the bare server hung up");
-        }
-        Ok(())
-    }
 }
 
-/// What the clients of a bare server have heard.
+/// What the clients of bare servers have heard.
 struct Rooms {
     opened: usize,
     failed: Option<String>,
     lines: Vec<usize>,
-    sent: Vec<usize>,
     lines_per_frame: usize,
     all: u64,
 }

@@ -275,6 +275,7 @@ async fn start(ground: &Ground, cluster: &str, target: &Target) -> Result<Vec<No
             .in_cluster(&ground.redis.urls(), &ground.etcd.endpoints())
             .with("CLUSTER__NAME", cluster)
             .with("CLUSTER__SHARDS", target.shards)
+            .with("NODE__THREADS", target.threads())
             // A few clients do the work of many.
             .with("LIMITS__MESSAGES_PER_SECOND", 100_000)
             .with("LIMITS__MESSAGE_BURST", 100_000);

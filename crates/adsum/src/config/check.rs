@@ -7,6 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{Config, Times};
 
+/// No machine has more cores to run them.
+const MOST_THREADS: u16 = 1024;
+
 impl Config {
     /// Checks what belongs together.
     ///
@@ -16,6 +19,10 @@ impl Config {
         ensure!(
             !self.node.roles.is_empty(),
             "node.roles is empty: this node would do nothing; name gateway, dispatcher or reaper"
+        );
+        ensure!(
+            self.node.threads <= MOST_THREADS,
+            "node.threads must be at most {MOST_THREADS}, or 0 for one per core"
         );
         ensure!(self.cluster.shards > 0, "cluster.shards must be at least 1");
         self.check_zeros()?;

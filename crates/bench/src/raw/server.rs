@@ -1,6 +1,7 @@
-//! The bare server: says welcome, and writes one frame to all sockets of a room when told to.
+//! A bare server: says welcome, and writes one frame to all its sockets of a room when told to, in
+//! the order in which it is told.
 
-use std::{io::BufRead, sync::Arc};
+use std::{collections::BTreeMap, io::BufRead};
 
 use adsum_proto::client::{Encoding, v1};
 use anyhow::{Context, Result};
@@ -10,7 +11,8 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream, tcp::OwnedWriteHalf},
-    sync::{Mutex, mpsc},
+    runtime::Builder,
+    sync::mpsc,
 };
 
 use crate::args::Spoken;
@@ -24,10 +26,17 @@ pub(crate) struct Server {
     members: usize,
     #[arg(long)]
     diffs: usize,
+    /// How many there are, and which of them this is: clients go to them in turn.
+    #[arg(long)]
+    servers: usize,
+    #[arg(long)]
+    nth: usize,
+    #[arg(long)]
+    threads: usize,
 }
 
-/// Rooms fill in the order in which clients come.
-type Rooms = Arc<Mutex<Vec<mpsc::UnboundedSender<Order>>>>;
+/// Does what concerns some rooms; there is one for each thread.
+type Lane = mpsc::UnboundedSender<(usize, Order)>;
 
 enum Order {
     Enter(OwnedWriteHalf),
@@ -36,24 +45,27 @@ enum Order {
 
 impl Server {
     pub(crate) fn run(self) -> Result<()> {
-        let runtime = tokio::runtime::Runtime::new()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(self.threads)
+            .enable_all()
+            .build()?;
         let encoding = self.encoding.encoding()?;
-        let rooms = Rooms::default();
+        let lane = |_| {
+            let (lane, orders) = mpsc::unbounded_channel();
+            runtime.spawn(serve(orders, encoding, self.diffs));
+            lane
+        };
+        let lanes: Vec<Lane> = (0..self.threads).map(lane).collect();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         crate::report::say(&listener.local_addr()?.to_string());
-        runtime.spawn(accept(
-            listener,
-            rooms.clone(),
-            encoding,
-            self.members,
-            self.diffs,
-        ));
+        runtime.spawn(accept(listener, lanes.clone(), encoding, move |count| {
+            // Rooms fill in the order in which clients come.
+            (count * self.servers + self.nth) / self.members
+        }));
         // Orders come from the process that started this, and end with it.
         for line in std::io::stdin().lock().lines() {
             let room: usize = line?.trim().parse().context("a room's number")?;
-            if let Some(room) = rooms.blocking_lock().get(room) {
-                let _ = room.send(Order::Write);
-            }
+            let _ = lanes[room % lanes.len()].send((room, Order::Write));
         }
         Ok(())
     }
@@ -61,37 +73,37 @@ impl Server {
 
 async fn accept(
     listener: TcpListener,
-    rooms: Rooms,
+    lanes: Vec<Lane>,
     encoding: Encoding,
-    members: usize,
-    diffs: usize,
+    room_of: impl Fn(usize) -> usize,
 ) {
     let mut count = 0;
     while let Ok((stream, _)) = listener.accept().await {
         let Ok(half) = greet(stream, encoding).await else {
             continue;
         };
-        let room = count / members;
+        let room = room_of(count);
         count += 1;
-        let mut rooms = rooms.lock().await;
-        if rooms.len() <= room {
-            let (sender, orders) = mpsc::unbounded_channel();
-            tokio::spawn(serve(orders, frame(encoding, room, diffs)));
-            rooms.push(sender);
-        }
-        let _ = rooms[room].send(Order::Enter(half));
+        let _ = lanes[room % lanes.len()].send((room, Order::Enter(half)));
     }
 }
 
-async fn serve(mut orders: mpsc::UnboundedReceiver<Order>, frame: Vec<u8>) {
-    let mut sockets = Vec::new();
-    while let Some(order) = orders.recv().await {
+async fn serve(
+    mut orders: mpsc::UnboundedReceiver<(usize, Order)>,
+    encoding: Encoding,
+    diffs: usize,
+) {
+    let mut rooms: BTreeMap<usize, (Vec<u8>, Vec<OwnedWriteHalf>)> = BTreeMap::new();
+    while let Some((room, order)) = orders.recv().await {
+        let (frame, sockets) = rooms
+            .entry(room)
+            .or_insert_with(|| (frame(encoding, room, diffs), Vec::new()));
         match order {
             Order::Enter(socket) => sockets.push(socket),
             Order::Write => {
-                for socket in &mut sockets {
+                for socket in sockets {
                     // Whoever hung up ended the measurement.
-                    let _ = socket.write_all(&frame).await;
+                    let _ = socket.write_all(frame).await;
                 }
             }
         }
