@@ -17,10 +17,10 @@ use self::actor::{Fan, Role};
 use crate::{
     args::{Manner, Spoken, Target, seconds},
     engine::{Engine, Waiting},
-    raw::{self, Bareness, RawResult},
+    raw::{Bareness, RawResult, Turns},
     report::{self, Spread},
     speech::Hello,
-    stage::{Look, Stage},
+    stage::{Spent, Stage},
 };
 
 /// What may take this long is broken.
@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LAST: Duration = Duration::from_secs(10);
 /// Clients that connect at the same time.
 const AT_ONCE: usize = 100;
+/// How often the service and bare servers take turns, and what each needs to be warm again.
+const TURNS: u32 = 4;
+const AGAIN_WARM: Duration = Duration::from_secs(1);
 
 /// The shape of the load.
 #[derive(Debug, Clone, Args)]
@@ -125,21 +128,39 @@ impl Fanout {
             load,
         } = &self.scene;
         let stage = Stage::set(target)?;
-        let servers = stage.servers.len();
-        let mut result = measure(&stage, load, manner, |_| Ok(()))?;
-        // Beside it the machine is to be as busy as it was: with nothing of the service.
-        drop(stage);
-        if !self.no_raw {
-            let diffs = result.diffs_per_frame.round().max(1.0) as usize;
-            let like = Bareness {
-                diffs,
-                servers,
-                threads: target.threads(),
-            };
-            result.raw = Some(raw::measure(load, manner, like)?);
-        }
+        let mut crowd = Crowd::gather(&stage, load, manner)?;
+        crowd.warm_up(&stage)?;
+        let result = match self.no_raw {
+            true => crowd.measure(&stage)?,
+            false => beside_bare(&mut crowd, &stage, target)?,
+        };
         report::print(manner.json, &result)
     }
+}
+
+/// The service and bare servers in turns: the machine is never the same for long.
+fn beside_bare(crowd: &mut Crowd<'_>, stage: &Stage, target: &Target) -> Result<FanoutResult> {
+    let (load, manner) = (crowd.load, crowd.manner);
+    let mut bare = Turns::start(
+        load,
+        manner,
+        Bareness {
+            diffs: crowd.diffs_per_frame().round().max(1.0) as usize,
+            servers: stage.servers.len(),
+            threads: target.threads(),
+        },
+    )?;
+    let part = load.seconds / TURNS;
+    crowd.begin();
+    for _ in 0..TURNS {
+        crowd.run(AGAIN_WARM)?;
+        crowd.stretch(stage, part)?;
+        crowd.finish()?;
+        bare.turn(AGAIN_WARM, part)?;
+    }
+    let mut result = crowd.result();
+    result.raw = Some(bare.result());
+    Ok(result)
 }
 
 impl Failover {
@@ -154,22 +175,19 @@ impl Failover {
             !self.kill.starts_with("gateway"),
             "the clients of a gateway would be gone with it: see `bench storm`"
         );
-        let kill = |stage: &Stage| stage.kill(&self.kill);
-        let result = measure(&stage, load, manner, kill)?;
-        report::print(manner.json, &result)
+        let mut crowd = Crowd::gather(&stage, load, manner)?;
+        crowd.warm_up(&stage)?;
+        crowd.begin();
+        let before = stage.look();
+        crowd.fan.measure(true);
+        crowd.run(load.seconds / 2)?;
+        stage.kill(&self.kill)?;
+        crowd.run(load.seconds / 2)?;
+        crowd.measured += load.seconds;
+        crowd.spent += stage.look().since(&before);
+        crowd.finish()?;
+        report::print(manner.json, &crowd.result())
     }
-}
-
-/// Sets members and movers up and lets them run; `half_way` is called once.
-fn measure(
-    stage: &Stage,
-    load: &Load,
-    manner: &Manner,
-    half_way: impl FnOnce(&Stage) -> Result<()>,
-) -> Result<FanoutResult> {
-    let mut crowd = Crowd::gather(stage, load, manner)?;
-    crowd.warm_up(stage)?;
-    crowd.measure(stage, half_way)
 }
 
 /// Members and movers of one service, ready to run.
@@ -179,6 +197,9 @@ pub(crate) struct Crowd<'a> {
     engine: Engine,
     fan: Fan,
     driver: Driver,
+    /// For how long it was measured, and what that took.
+    measured: Duration,
+    spent: Spent,
 }
 
 impl<'a> Crowd<'a> {
@@ -194,6 +215,8 @@ impl<'a> Crowd<'a> {
             engine: Engine::new(manner.encoding, Waiting::Millisecond)?,
             fan: Fan::new(load)?,
             driver: Driver::new(load),
+            measured: Duration::ZERO,
+            spent: Spent::default(),
         };
         fill(stage, load, &mut crowd.engine, &mut crowd.fan)?;
         Ok(crowd)
@@ -219,7 +242,11 @@ impl<'a> Crowd<'a> {
         if self.load.spin {
             self.engine.waits(Waiting::Spinning);
         }
-        self.run(self.load.warm_up)
+        self.fan.clear();
+        self.fan.measure(true);
+        self.run(self.load.warm_up)?;
+        self.fan.measure(false);
+        Ok(())
     }
 
     fn run(&mut self, time: Duration) -> Result<()> {
@@ -235,67 +262,70 @@ impl<'a> Crowd<'a> {
         Ok((spent.service / took, spent.redis / took))
     }
 
-    /// Runs, and waits for what is on its way; `half_way` is called once.
-    pub(crate) fn measure(
-        &mut self,
-        stage: &Stage,
-        half_way: impl FnOnce(&Stage) -> Result<()>,
-    ) -> Result<FanoutResult> {
-        self.fan.measure();
+    /// Runs, and waits for what is on its way.
+    pub(crate) fn measure(&mut self, stage: &Stage) -> Result<FanoutResult> {
+        self.begin();
+        self.stretch(stage, self.load.seconds)?;
+        self.finish()?;
+        Ok(self.result())
+    }
+
+    fn begin(&mut self) {
+        self.fan.clear();
+        (self.measured, self.spent) = (Duration::ZERO, Spent::default());
+    }
+
+    /// Runs for so long, and adds to what was measured.
+    fn stretch(&mut self, stage: &Stage, time: Duration) -> Result<()> {
+        self.fan.measure(true);
         let (begun, before) = (Instant::now(), stage.look());
-        self.run(self.load.seconds / 2)?;
-        half_way(stage)?;
-        self.run(self.load.seconds / 2)?;
-        let (took, after) = (begun.elapsed(), stage.look());
-        let counted = self.fan.stop();
+        self.run(time)?;
+        self.measured += begun.elapsed();
+        self.spent += stage.look().since(&before);
+        self.fan.measure(false);
+        Ok(())
+    }
+
+    /// Waits for what is on its way.
+    fn finish(&mut self) -> Result<()> {
+        self.fan.measure(false);
         self.engine
             .run_until(&mut self.fan, LAST, |fan| fan.is_quiet())?;
-        let fan = &self.fan;
-        Ok(result(
-            self.load,
-            self.manner,
-            took,
-            &counted,
-            fan,
-            &before,
-            &after,
-        ))
+        self.fan.check()
     }
-}
 
-fn result(
-    load: &Load,
-    manner: &Manner,
-    took: Duration,
-    counted: &actor::Counts,
-    fan: &Fan,
-    before: &Look,
-    after: &Look,
-) -> FanoutResult {
-    let (took, spent) = (took.as_secs_f64(), after.since(before));
-    let diffs = counted.diffs.max(1) as f64;
-    let frames = counted.frames.max(1) as f64;
-    FanoutResult {
-        rooms: load.rooms,
-        members: load.members,
-        encoding: manner.encoding,
-        polling: if load.spin { "spinning" } else { "1 ms" },
-        diffs_per_s: counted.diffs as f64 / took,
-        changes_per_s: counted.changes as f64 / took,
-        lost: fan.missing(),
-        duplicated: fan.counts.duplicated,
-        resyncs: fan.counts.resyncs,
-        diffs_per_frame: diffs / frames,
-        cpu_us_per_diff: spent.service * 1e6 / diffs,
-        cpu_us_per_frame: spent.service * 1e6 / frames,
-        redis_cpu_us_per_change: spent.redis * 1e6 / counted.changes.max(1) as f64,
-        latency_ms: fan.latency.spread(),
-        last_ms: fan.last.spread(),
-        generator_cpu: spent.generator / took,
-        foreign_cpu: spent.foreign / took,
-        steal: spent.steal / took,
-        raw: None,
-        gap_ms: fan.gap.as_secs_f64() * 1000.0,
+    fn diffs_per_frame(&self) -> f64 {
+        let counted = &self.fan.counts;
+        counted.diffs.max(1) as f64 / counted.frames.max(1) as f64
+    }
+
+    fn result(&self) -> FanoutResult {
+        let (load, fan, spent) = (self.load, &self.fan, self.spent);
+        let (counted, took) = (&fan.counts, self.measured.as_secs_f64());
+        let diffs = counted.diffs.max(1) as f64;
+        let frames = counted.frames.max(1) as f64;
+        FanoutResult {
+            rooms: load.rooms,
+            members: load.members,
+            encoding: self.manner.encoding,
+            polling: if load.spin { "spinning" } else { "1 ms" },
+            diffs_per_s: counted.diffs as f64 / took,
+            changes_per_s: counted.changes as f64 / took,
+            lost: fan.missing(),
+            duplicated: counted.duplicated,
+            resyncs: counted.resyncs,
+            diffs_per_frame: diffs / frames,
+            cpu_us_per_diff: spent.service * 1e6 / diffs,
+            cpu_us_per_frame: spent.service * 1e6 / frames,
+            redis_cpu_us_per_change: spent.redis * 1e6 / counted.changes.max(1) as f64,
+            latency_ms: fan.latency.spread(),
+            last_ms: fan.last.spread(),
+            generator_cpu: spent.generator / took,
+            foreign_cpu: spent.foreign / took,
+            steal: spent.steal / took,
+            raw: None,
+            gap_ms: fan.gap.as_secs_f64() * 1000.0,
+        }
     }
 }
 

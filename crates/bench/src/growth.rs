@@ -174,7 +174,7 @@ impl Growth {
         let mut crowd = Crowd::gather(&stage, &load, &self.manner)?;
         crowd.warm_up(&stage)?;
         let (service, redis) = crowd.rest(&stage, self.seconds)?;
-        let result = crowd.measure(&stage, |_| Ok(()))?;
+        let result = crowd.measure(&stage)?;
         ensure!(
             result.lost == 0 && result.duplicated == 0,
             "{} lost, {} twice",

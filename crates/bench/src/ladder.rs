@@ -62,7 +62,7 @@ impl Ladder {
         let bar = report::bar(self.rates.len() as u64, "measuring");
         for rate in &self.rates {
             crowd.at(*rate);
-            let fanout = crowd.measure(&stage, |_| Ok(()))?;
+            let fanout = crowd.measure(&stage)?;
             let kept_up = fanout.diffs_per_s >= rate * KEPT_UP;
             steps.push(Step {
                 rate: *rate,

@@ -9,13 +9,14 @@ mod server;
 use std::{
     io::{BufRead, BufReader, Write},
     net::SocketAddr,
-    process::{Child, ChildStdin, Command, Stdio},
+    ops::AddAssign,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::redis::RedisResult;
 pub(crate) use self::server::Server;
@@ -48,6 +49,9 @@ pub(crate) struct Raw {
     /// Threads of each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
+    /// Measure when told to on standard input; not for people.
+    #[arg(long, hide = true)]
+    in_turns: bool,
 }
 
 /// What the servers are like.
@@ -74,59 +78,193 @@ struct Both {
     redis: RedisResult,
 }
 
+/// What was measured in one turn.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Turn {
+    lines: f64,
+    took_s: f64,
+    cpu_s: f64,
+}
+
+impl AddAssign for Turn {
+    fn add_assign(&mut self, more: Self) {
+        self.lines += more.lines;
+        self.took_s += more.took_s;
+        self.cpu_s += more.cpu_s;
+    }
+}
+
+impl Turn {
+    fn result(self, diffs: usize) -> RawResult {
+        let cpu_us_per_diff = self.cpu_s * 1e6 / self.lines.max(1.0);
+        RawResult {
+            diffs_per_s: self.lines / self.took_s.max(1e-9),
+            diffs_per_frame: diffs,
+            cpu_us_per_diff,
+            cpu_us_per_frame: cpu_us_per_diff * diffs as f64,
+        }
+    }
+}
+
 impl Raw {
     pub(crate) fn run(self) -> Result<()> {
         let bareness = Bareness {
-            diffs: self.diffs,
+            diffs: self.diffs.max(1),
             servers: self.servers.into(),
             threads: self.threads,
         };
-        let sockets = measure(&self.load, &self.manner, bareness)?;
-        let redis = redis::measure(self.load.seconds)?;
+        let mut bench = Bench::set(&self.load, self.manner.encoding, bareness)?;
+        if self.in_turns {
+            report::say("ready");
+            for line in std::io::stdin().lock().lines() {
+                let (warm_up, time): (f64, f64) = serde_json::from_str(&line?)?;
+                let seconds = Duration::try_from_secs_f64;
+                let turn = bench.turn(seconds(warm_up)?, seconds(time)?)?;
+                report::say(&serde_json::to_string(&turn)?);
+            }
+            return Ok(());
+        }
+        let turn = bench.turn(self.load.warm_up, self.load.seconds)?;
+        drop(bench);
+        let (sockets, redis) = (
+            turn.result(bareness.diffs),
+            redis::measure(self.load.seconds)?,
+        );
         report::print(self.manner.json, &Both { sockets, redis })
     }
 }
 
+/// A process that measures bare servers when it is told to: it has as many clients as the one
+/// beside which it is measured, and no process may have so many sockets.
+pub(crate) struct Turns {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    diffs: usize,
+    sum: Turn,
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        // Nobody is left to hear that it would not.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Turns {
+    pub(crate) fn start(load: &Load, manner: &Manner, like: Bareness) -> Result<Self> {
+        let binary = std::env::current_exe().context("where this binary is")?;
+        let encoding = bare_encoding(manner.encoding)?;
+        let mut command = Command::new(binary);
+        command
+            .args(["bench", "raw", "--in-turns", "--encoding", encoding])
+            .args(["--rooms", &load.rooms.to_string()])
+            .args(["--members", &load.members.to_string()])
+            .args(["--window", &load.window.to_string()])
+            .args(["--diffs", &like.diffs.to_string()])
+            .args(["--servers", &like.servers.to_string()])
+            .args(["--threads", &like.threads.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if load.spin {
+            command.arg("--spin");
+        }
+        let mut child = command.spawn().context("start bare servers")?;
+        let mut turns = Self {
+            orders: child.stdin.take().context("no input")?,
+            answers: BufReader::new(child.stdout.take().context("no output")?),
+            child,
+            diffs: like.diffs,
+            sum: Turn::default(),
+        };
+        ensure!(turns.answer()? == "ready", "bare servers did not start");
+        Ok(turns)
+    }
+
+    fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line.trim().to_owned())
+    }
+
+    pub(crate) fn turn(&mut self, warm_up: Duration, time: Duration) -> Result<()> {
+        let order = (warm_up.as_secs_f64(), time.as_secs_f64());
+        writeln!(self.orders, "{}", serde_json::to_string(&order)?)?;
+        let turn: Turn = serde_json::from_str(&self.answer()?).context("bare servers ended")?;
+        self.sum += turn;
+        Ok(())
+    }
+
+    pub(crate) fn result(&self) -> RawResult {
+        self.sum.result(self.diffs)
+    }
+}
+
 /// Bare servers and the clients of one load.
-pub(crate) fn measure(load: &Load, manner: &Manner, like: Bareness) -> Result<RawResult> {
-    let mut servers = Servers::start(load, manner.encoding, like)?;
-    let mut engine = Engine::new(manner.encoding, Waiting::Millisecond)?;
-    let mut rooms = Rooms {
-        opened: 0,
-        failed: None,
-        lines: vec![0; load.rooms],
-        lines_per_frame: load.members * like.diffs,
-        all: 0,
-    };
-    for n in 0..load.rooms * load.members {
-        engine.open(servers.address(n), "", &Hello::default())?;
-        let few = |rooms: &mut Rooms| rooms.opened + 100 > n || rooms.failed.is_some();
+struct Bench {
+    servers: Servers,
+    engine: Engine,
+    rooms: Rooms,
+    spin: bool,
+}
+
+impl Bench {
+    fn set(load: &Load, spoken: Spoken, like: Bareness) -> Result<Self> {
+        let servers = Servers::start(load, spoken, like)?;
+        let mut engine = Engine::new(spoken, Waiting::Millisecond)?;
+        let mut rooms = Rooms {
+            opened: 0,
+            failed: None,
+            lines: vec![0; load.rooms],
+            lines_per_frame: load.members * like.diffs,
+            all: 0,
+        };
+        let all = load.rooms * load.members;
+        for n in 0..all {
+            engine.open(servers.address(n), "", &Hello::default())?;
+            let few = |rooms: &mut Rooms| rooms.opened + 100 > n || rooms.failed.is_some();
+            ensure!(
+                engine.run_until(&mut rooms, PATIENCE, few)?,
+                "the bare server hangs"
+            );
+        }
         ensure!(
-            engine.run_until(&mut rooms, PATIENCE, few)?,
-            "the bare server hangs"
+            engine.run_until(&mut rooms, PATIENCE, |rooms| rooms.opened == all)?,
+            "the bare server hangs: {:?}",
+            rooms.failed
         );
+        Ok(Self {
+            servers,
+            engine,
+            rooms,
+            spin: load.spin,
+        })
     }
-    let all = load.rooms * load.members;
-    ensure!(
-        engine.run_until(&mut rooms, PATIENCE, |rooms| rooms.opened == all)?,
-        "the bare server hangs: {:?}",
-        rooms.failed
-    );
-    if load.spin {
-        engine.waits(Waiting::Spinning);
+
+    /// Warms up, measures, and waits until nothing is on its way.
+    fn turn(&mut self, warm_up: Duration, time: Duration) -> Result<Turn> {
+        let Self {
+            servers,
+            engine,
+            rooms,
+            spin,
+        } = self;
+        if *spin {
+            engine.waits(Waiting::Spinning);
+        }
+        servers.run(engine, rooms, warm_up)?;
+        let (before, begun, lines) = (servers.usage(), Instant::now(), rooms.all);
+        servers.run(engine, rooms, time)?;
+        let turn = Turn {
+            lines: (rooms.all - lines) as f64,
+            took_s: begun.elapsed().as_secs_f64(),
+            cpu_s: servers.usage().cpu_since(&before).as_secs_f64(),
+        };
+        engine.waits(Waiting::Millisecond);
+        engine.run_until(rooms, PATIENCE, |rooms| servers.on_their_way(rooms) == 0)?;
+        Ok(turn)
     }
-    servers.run(&mut engine, &mut rooms, load.warm_up)?;
-    let (before, begun, lines) = (servers.usage(), Instant::now(), rooms.all);
-    servers.run(&mut engine, &mut rooms, load.seconds)?;
-    let (after, took) = (servers.usage(), begun.elapsed());
-    let lines = (rooms.all - lines) as f64;
-    let cpu_us_per_diff = after.cpu_since(&before).as_secs_f64() * 1e6 / lines.max(1.0);
-    Ok(RawResult {
-        diffs_per_s: lines / took.as_secs_f64(),
-        diffs_per_frame: like.diffs,
-        cpu_us_per_diff,
-        cpu_us_per_frame: cpu_us_per_diff * like.diffs as f64,
-    })
 }
 
 /// All bare servers, and what they are told to write.
@@ -160,12 +298,17 @@ impl Servers {
         usage::of(self.all.iter().map(|server| server.child.id()))
     }
 
+    /// Frames that not everybody has.
+    fn on_their_way(&self, rooms: &Rooms) -> usize {
+        let done: usize = (0..self.sent.len()).map(|room| rooms.done(room)).sum();
+        self.sent.iter().sum::<usize>() - done
+    }
+
     /// Rooms are written to in turn.
     fn run(&mut self, engine: &mut Engine, rooms: &mut Rooms, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         while Instant::now() < until {
-            let done: usize = (0..self.sent.len()).map(|room| rooms.done(room)).sum();
-            let on_their_way = self.sent.iter().sum::<usize>() - done;
+            let on_their_way = self.on_their_way(rooms);
             let mut orders = String::new();
             for _ in on_their_way..self.most {
                 self.sent[self.next] += 1;
@@ -202,11 +345,7 @@ impl Drop for Bare {
 impl Bare {
     fn start(load: &Load, spoken: Spoken, like: Bareness, nth: usize) -> Result<Self> {
         let binary = std::env::current_exe().context("where this binary is")?;
-        let encoding = match spoken {
-            Spoken::Json => "json",
-            Spoken::Protobuf => "protobuf",
-            Spoken::Socketio => bail!("the bare server does not speak Socket.IO; try --no-raw"),
-        };
+        let encoding = bare_encoding(spoken)?;
         let mut child = Command::new(binary)
             .args(["bench", "raw-server", "--encoding", encoding])
             .args(["--members", &load.members.to_string()])
@@ -226,6 +365,14 @@ impl Bare {
             address: line.trim().parse().context("the bare server's address")?,
             child,
         })
+    }
+}
+
+fn bare_encoding(spoken: Spoken) -> Result<&'static str> {
+    match spoken {
+        Spoken::Json => Ok("json"),
+        Spoken::Protobuf => Ok("protobuf"),
+        Spoken::Socketio => bail!("the bare server does not speak Socket.IO; try --no-raw"),
     }
 }
 

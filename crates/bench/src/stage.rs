@@ -1,6 +1,6 @@
 //! The service that is measured: one that runs, or a cluster that is started for it.
 
-use std::{collections::BTreeMap, net::SocketAddr, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::AddAssign, rc::Rc, time::Duration};
 
 use adsum_local::{
     ClusterOptions, EtcdCluster, Node, NodeOptions, RedisCluster, TestDir, eventually,
@@ -202,7 +202,7 @@ pub(crate) struct Look {
 }
 
 /// What everything has spent between two looks, in seconds of one core.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spent {
     pub(crate) service: f64,
     pub(crate) redis: f64,
@@ -211,6 +211,16 @@ pub(crate) struct Spent {
     pub(crate) foreign: f64,
     /// Taken away from the machine by others on the same iron.
     pub(crate) steal: f64,
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, more: Self) {
+        self.service += more.service;
+        self.redis += more.redis;
+        self.generator += more.generator;
+        self.foreign += more.foreign;
+        self.steal += more.steal;
+    }
 }
 
 impl Look {

@@ -156,7 +156,7 @@ fn rest(ways: &mut [Way<'_>], time: Duration) -> Result<()> {
 
 impl Way<'_> {
     fn measure(&mut self) -> Result<()> {
-        let result = self.crowd.measure(&self.stage, |_| Ok(()))?;
+        let result = self.crowd.measure(&self.stage)?;
         let (lost, twice) = (result.lost, result.duplicated);
         ensure!(
             lost == 0 && twice == 0,

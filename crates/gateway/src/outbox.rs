@@ -36,13 +36,16 @@ const TOPICS_TOGETHER: usize = 10;
 /// Bytes that are encoded ahead of a socket.
 const BATCH_BYTES: usize = 64 * 1024;
 
+/// The number of a watcher in what it watches; taken again by another when it has left.
+pub(crate) type WatcherId = usize;
+
 /// What is watched: tells its state again when too much has waited.
 pub(crate) trait Watched: fmt::Debug + Send + Sync {
     /// Its name.
     fn topic(&self) -> &Topic;
 
     /// Puts the state into the outbox of this watcher.
-    fn restate(&self, watcher: u64);
+    fn restate(&self, watcher: WatcherId);
 }
 
 /// Where a frame may go at once when nothing waits before it. That saves waking the task of the
@@ -126,7 +129,7 @@ impl Writes {
 pub(crate) struct Batch {
     pub(crate) writes: Writes,
     /// Topics whose state is to be fetched: see [`Watched::restate`].
-    pub(crate) dirty: Vec<(Arc<dyn Watched>, u64)>,
+    pub(crate) dirty: Vec<(Arc<dyn Watched>, WatcherId)>,
     /// After the frames, the connection is closed for this reason.
     pub(crate) close: Option<Close>,
 }
@@ -227,7 +230,7 @@ impl Outbox {
         Poll::Pending
     }
 
-    pub(crate) fn add(&self, topic: Arc<dyn Watched>, watcher: u64) -> SlotId {
+    pub(crate) fn add(&self, topic: Arc<dyn Watched>, watcher: WatcherId) -> SlotId {
         let mut inner = self.lock();
         let slot = inner.next_slot;
         inner.next_slot = slot.wrapping_add(1);
@@ -456,7 +459,7 @@ impl Inner {
         slot: SlotId,
         turn: u32,
         encoding: Encoding,
-        dirty: &mut Vec<(Arc<dyn Watched>, u64)>,
+        dirty: &mut Vec<(Arc<dyn Watched>, WatcherId)>,
     ) -> Option<Bytes> {
         let waiting = waiting(&mut self.topics, slot)?;
         if waiting.turn != turn {

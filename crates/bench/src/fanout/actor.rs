@@ -127,19 +127,18 @@ impl Fan {
         }
     }
 
-    /// From now on it counts.
-    pub(crate) fn measure(&mut self) {
+    /// Forgets what was counted.
+    pub(crate) fn clear(&mut self) {
         self.counts = Counts::default();
         self.latency.clear();
         self.last.clear();
-        (self.last_diff, self.gap) = (None, Duration::ZERO);
-        self.measuring = true;
+        self.gap = Duration::ZERO;
     }
 
-    /// What was counted; what comes now is only looked at for what is missing or too much.
-    pub(crate) fn stop(&mut self) -> Counts {
-        self.measuring = false;
-        self.counts.clone()
+    /// From now on it counts; or what comes is only looked at for what is missing or too much.
+    pub(crate) fn measure(&mut self, measuring: bool) {
+        self.measuring = measuring;
+        self.last_diff = None;
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

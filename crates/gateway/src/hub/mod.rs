@@ -22,7 +22,11 @@ use adsum_proto::client::{Mode, Ref};
 use adsum_telemetry::metrics::{Held, metrics};
 use tokio_util::task::TaskTracker;
 
-use crate::{feed::Feed, outbox::Outbox, sight::Sight};
+use crate::{
+    feed::Feed,
+    outbox::{Outbox, WatcherId},
+    sight::Sight,
+};
 
 use topic::TopicHub;
 
@@ -125,7 +129,7 @@ impl Hub {
 pub(crate) struct Subscription {
     topic: Arc<TopicHub>,
     topics: Topics,
-    id: u64,
+    id: WatcherId,
     _counted: Held,
 }
 

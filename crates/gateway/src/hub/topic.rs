@@ -1,7 +1,7 @@
 //! One watched topic: its watchers, and the task that tells them in time.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -10,6 +10,7 @@ use adsum_core::{TenantId, Topic, UserId};
 use adsum_proto::client::Mode;
 use adsum_telemetry::metrics::{Held, metrics};
 use futures::{FutureExt, StreamExt};
+use slab::Slab;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +18,7 @@ use super::{Asked, Delivery, HubConfig, Watcher, board::Board, journeys::Journey
 use crate::{
     clock,
     feed::{Feed, TopicEvent, Watch},
-    outbox::{Draft, Outbox, SlotId, Watched},
+    outbox::{Draft, Outbox, SlotId, Watched, WatcherId},
     sight::Sight,
 };
 
@@ -47,8 +48,9 @@ struct Inner {
     board: Board,
     journeys: Journeys,
     ready: bool,
-    watchers: HashMap<u64, Member>,
-    next_id: u64,
+    /// In the order in which they came, as far as places are not taken again: what belongs to them
+    /// lies in memory in that order, too, and a diff goes through all of it.
+    watchers: Slab<Member>,
     /// What each mode was last told, and when.
     told: [Option<LastTold>; 3],
 }
@@ -87,7 +89,7 @@ impl Watched for TopicHub {
         &self.key.1
     }
 
-    fn restate(&self, watcher: u64) {
+    fn restate(&self, watcher: WatcherId) {
         let mut inner = lock(&self.inner);
         if inner.ready {
             self.settle(&mut inner, watcher);
@@ -103,8 +105,7 @@ impl TopicHub {
             board: Board::new(config, counted),
             journeys: Journeys::default(),
             ready: false,
-            watchers: HashMap::new(),
-            next_id: 0,
+            watchers: Slab::new(),
             told: [const { None }; 3],
         };
         Arc::new(Self {
@@ -117,10 +118,10 @@ impl TopicHub {
         })
     }
 
-    pub(super) fn enter(self: &Arc<Self>, watcher: Watcher) -> u64 {
+    pub(super) fn enter(self: &Arc<Self>, watcher: Watcher) -> WatcherId {
         let mut inner = lock(&self.inner);
-        let id = inner.next_id;
-        inner.next_id += 1;
+        let place = inner.watchers.vacant_entry();
+        let id = place.key();
         let slot = watcher.outbox.add(Arc::<Self>::clone(self), id);
         let member = Member {
             outbox: watcher.outbox,
@@ -131,7 +132,7 @@ impl TopicHub {
             seen: BTreeSet::new(),
             waiting: Some(Box::new(watcher.asked)),
         };
-        inner.watchers.insert(id, member);
+        place.insert(member);
         if inner.ready {
             self.settle(&mut inner, id);
         }
@@ -139,9 +140,9 @@ impl TopicHub {
     }
 
     /// How many are still there.
-    pub(super) fn leave(&self, id: u64) -> usize {
+    pub(super) fn leave(&self, id: WatcherId) -> usize {
         let mut inner = lock(&self.inner);
-        if let Some(member) = inner.watchers.remove(&id) {
+        if let Some(member) = inner.watchers.try_remove(id) {
             member.outbox.remove(member.slot);
             if let Some(mode) = member.mode {
                 inner.board.leave(mode);
@@ -154,9 +155,9 @@ impl TopicHub {
         self.stop.cancel();
     }
 
-    pub(super) fn ask(&self, id: u64, asked: Asked) {
+    pub(super) fn ask(&self, id: WatcherId, asked: Asked) {
         let mut inner = lock(&self.inner);
-        if let Some(member) = inner.watchers.get_mut(&id) {
+        if let Some(member) = inner.watchers.get_mut(id) {
             member.asked = asked.mode;
             member.waiting = Some(Box::new(asked));
         }
@@ -165,9 +166,9 @@ impl TopicHub {
         }
     }
 
-    pub(super) fn look(&self, id: u64, sight: Sight) {
+    pub(super) fn look(&self, id: WatcherId, sight: Sight) {
         let mut inner = lock(&self.inner);
-        if let Some(member) = inner.watchers.get_mut(&id) {
+        if let Some(member) = inner.watchers.get_mut(id) {
             member.sight = sight;
         }
         if inner.ready {
@@ -176,11 +177,11 @@ impl TopicHub {
     }
 
     /// Puts a watcher into the group it belongs to, and tells it the state.
-    fn settle(&self, inner: &mut Inner, id: u64) {
+    fn settle(&self, inner: &mut Inner, id: WatcherId) {
         let Inner {
             board, watchers, ..
         } = inner;
-        let Some(member) = watchers.get_mut(&id) else {
+        let Some(member) = watchers.get_mut(id) else {
             return;
         };
         let mode = member.asked.max(board.mode());
@@ -217,7 +218,7 @@ impl TopicHub {
                 .replace(&picture.items, |_| None, clock::wall_ms());
             inner.board.set_complete(picture.complete);
             inner.ready = true;
-            let ids: Vec<_> = inner.watchers.keys().copied().collect();
+            let ids: Vec<_> = inner.watchers.iter().map(|(id, _)| id).collect();
             ids.into_iter().for_each(|id| self.settle(&mut inner, id));
         }
         let mut due: Option<Instant> = None;
@@ -312,7 +313,7 @@ impl TopicHub {
         let size = inner.board.mode();
         let moving = |m: &Member| m.mode.is_some_and(|mode| mode != m.asked.max(size));
         let moving = inner.watchers.iter().filter(|(_, m)| moving(m));
-        let moving: Vec<_> = moving.map(|(id, _)| *id).collect();
+        let moving: Vec<_> = moving.map(|(id, _)| id).collect();
         moving
             .into_iter()
             .for_each(|id| self.settle(&mut *inner, id));
@@ -324,7 +325,7 @@ impl TopicHub {
         let lists = |user: &UserId, version| self.feed.contacts(&self.key.0, user, version);
         let (mut clients, mut deepest) = (0, 0);
         let mut draft = (inner.watchers.len() <= AT_ONCE).then(Draft::default);
-        let group = inner.watchers.values_mut();
+        let group = inner.watchers.iter_mut().map(|(_, member)| member);
         for member in group.filter(|m| m.mode == Some(mode)) {
             if let Some(delivery) = flush.of(&member.sight, &mut member.seen, &lists) {
                 clients += 1;

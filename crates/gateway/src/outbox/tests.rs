@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use proptest::prelude::*;
 
-use super::{Bounds, Direct, Draft, Outbox, SlotId, Watched};
+use super::{Bounds, Direct, Draft, Outbox, SlotId, Watched, WatcherId};
 use crate::hub::{Delivery, Entry, Gone, Told, TopicState};
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Watched for Room {
         &self.0
     }
 
-    fn restate(&self, _watcher: u64) {}
+    fn restate(&self, _watcher: WatcherId) {}
 }
 
 const ANSWERS: u32 = 50;

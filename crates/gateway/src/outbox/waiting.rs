@@ -6,7 +6,7 @@ use adsum_core::UserId;
 use adsum_proto::client::Encoding;
 use adsum_telemetry::metrics::metrics;
 
-use super::{SlotId, Watched};
+use super::{SlotId, Watched, WatcherId};
 use crate::hub::{Delivery, Entry};
 
 /// Entries of a topic that may wait before they are looked through for older words.
@@ -17,7 +17,7 @@ const MERGE_FROM: u32 = 64;
 pub(super) struct Waiting {
     pub(super) slot: SlotId,
     pub(super) topic: Arc<dyn Watched>,
-    pub(super) watcher: u64,
+    pub(super) watcher: WatcherId,
     pub(super) offset: u64,
     pub(super) deliveries: Vec<Arc<Delivery>>,
     pub(super) entries: usize,
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(slot: SlotId, topic: Arc<dyn Watched>, watcher: u64) -> Self {
+    pub(super) fn new(slot: SlotId, topic: Arc<dyn Watched>, watcher: WatcherId) -> Self {
         Self {
             slot,
             topic,

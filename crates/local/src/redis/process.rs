@@ -22,7 +22,8 @@ use crate::wait::{LIMIT, eventually};
 /// Longer than any answer takes, short enough to notice that a node is paused.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Nothing is saved and nothing evicted; a replica need not wait for others before it syncs.
+/// Nothing is saved and nothing evicted; a replica need not wait for others before it syncs. It says
+/// its address, so that its master need not ask the kernel for it in every script.
 const DEFAULTS: &str = "\
 bind 127.0.0.1
 daemonize no
@@ -31,6 +32,7 @@ appendfsync everysec
 maxmemory-policy noeviction
 repl-diskless-sync yes
 repl-diskless-sync-delay 0
+replica-announce-ip 127.0.0.1
 latency-tracking no
 ";
 
