@@ -38,6 +38,9 @@ struct Args {
     /// How long each step is measured.
     #[arg(long, default_value_t = 6)]
     seconds: u32,
+    /// One measurement alone, only printed: memory, "one room", "many rooms", ladder or heartbeats.
+    #[arg(long)]
+    only: Option<String>,
 }
 
 /// One that is measured.
@@ -61,6 +64,11 @@ impl Drop for Process {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if let Some(only) = &args.only {
+        let known = measurements(args.seconds);
+        let mut known = known.iter().map(|(what, _)| *what);
+        ensure!(known.any(|what| what == only), "there is no {only}");
+    }
     fs::create_dir_all(&args.out)?;
     let mut results = Vec::new();
     for start in [
@@ -72,6 +80,9 @@ fn main() -> Result<()> {
         let mut measured = serde_json::Map::new();
         let mut name = "";
         for (what, words) in measurements(args.seconds) {
+            if args.only.as_ref().is_some_and(|only| only != what) {
+                continue;
+            }
             // Each begins with an empty Redis.
             let rival = start(&args)?;
             name = rival.name;
@@ -79,6 +90,10 @@ fn main() -> Result<()> {
             measured.insert(what.to_owned(), rival.bench(&args.adsum, &words)?);
         }
         results.push((name, Value::from(measured)));
+    }
+    if args.only.is_some() {
+        println!("{}", table(&results));
+        return Ok(());
     }
     fs::write(
         args.out.join("comparison.json"),
@@ -92,6 +107,8 @@ fn main() -> Result<()> {
 
 fn measurements(seconds: u32) -> Vec<(&'static str, Vec<String>)> {
     let words = |text: String| text.split(' ').map(str::to_owned).collect();
+    // Of some, Redis feels so little that it takes long to see it.
+    let long = seconds * 6;
     vec![
         (
             "memory",
@@ -117,9 +134,7 @@ fn measurements(seconds: u32) -> Vec<(&'static str, Vec<String>)> {
         ),
         (
             "heartbeats",
-            words(format!(
-                "heartbeat --no-http --rate 5000 --seconds {seconds}"
-            )),
+            words(format!("heartbeat --no-http --rate 5000 --seconds {long}")),
         ),
     ]
 }

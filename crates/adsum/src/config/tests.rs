@@ -56,6 +56,7 @@ fn what_does_not_fit_is_said_with_its_reason() {
     assert!(wrong(|c| c.bounds.count_above = 5).contains("a room that grows"));
     assert!(wrong(|c| c.redis.urls.push("redis://h".to_owned().into())).contains("neither"));
     assert!(wrong(|c| c.node.roles.clear()).contains("do nothing"));
+    assert!(wrong(|c| c.node.threads = 2000).contains("node.threads"));
     assert!(wrong(|c| c.feed.ca = Some("ca.pem".into())).contains("belong together"));
     assert!(wrong(|c| c.tls.cert = Some("cert.pem".into())).contains("tls.key"));
     assert!(wrong(|c| c.listen.feed.set_ip([0, 0, 0, 0].into())).contains("plaintext"));
