@@ -40,8 +40,8 @@ section! {
         zone: String = String::new(),
         /// What it does: any of `gateway`, `dispatcher` and `reaper`.
         roles: Vec<Role> = vec![Role::Gateway, Role::Dispatcher, Role::Reaper],
-        /// Threads that do its work; 0 for one per core that it may use. Nodes that share a machine
-        /// need less processor time when they share its cores out, one thread per core of them all.
+        /// Threads that do its work; 0 for one per core that it may use: of its CPU limit, or of the
+        /// whole machine if it has none.
         threads: u16 = 0,
         /// For development: callers on this machine may say who they are without a signature
         /// (`dev:<tenant>:<user>`), and the public port answers them on `/readyz`, `/metrics` and
