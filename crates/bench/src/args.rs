@@ -94,7 +94,7 @@ pub(crate) struct Target {
     #[arg(long, default_value_t = 64, requires = "cluster")]
     pub(crate) shards: u16,
     /// Threads of each of its nodes; without this they share the cores out.
-    #[arg(long, requires = "cluster")]
+    #[arg(long, requires = "cluster", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
     /// Settings of that cluster's nodes, as TIMES__WINDOW_MS=20.
     #[arg(long, value_name = "KEY=VALUE", requires = "cluster")]

@@ -154,7 +154,7 @@ fn beside_bare(crowd: &mut Crowd<'_>, stage: &Stage, target: &Target) -> Result<
     crowd.begin();
     for _ in 0..TURNS {
         crowd.run(AGAIN_WARM)?;
-        crowd.stretch(stage, part)?;
+        crowd.stretch(stage, part, || Ok(()))?;
         crowd.finish()?;
         bare.turn(AGAIN_WARM, part)?;
     }
@@ -178,13 +178,7 @@ impl Failover {
         let mut crowd = Crowd::gather(&stage, load, manner)?;
         crowd.warm_up(&stage)?;
         crowd.begin();
-        let before = stage.look();
-        crowd.fan.measure(true);
-        crowd.run(load.seconds / 2)?;
-        stage.kill(&self.kill)?;
-        crowd.run(load.seconds / 2)?;
-        crowd.measured += load.seconds;
-        crowd.spent += stage.look().since(&before);
+        crowd.stretch(&stage, load.seconds, || stage.kill(&self.kill))?;
         crowd.finish()?;
         report::print(manner.json, &crowd.result())
     }
@@ -265,7 +259,7 @@ impl<'a> Crowd<'a> {
     /// Runs, and waits for what is on its way.
     pub(crate) fn measure(&mut self, stage: &Stage) -> Result<FanoutResult> {
         self.begin();
-        self.stretch(stage, self.load.seconds)?;
+        self.stretch(stage, self.load.seconds, || Ok(()))?;
         self.finish()?;
         Ok(self.result())
     }
@@ -275,11 +269,18 @@ impl<'a> Crowd<'a> {
         (self.measured, self.spent) = (Duration::ZERO, Spent::default());
     }
 
-    /// Runs for so long, and adds to what was measured.
-    fn stretch(&mut self, stage: &Stage, time: Duration) -> Result<()> {
+    /// Runs for so long, and adds to what was measured; `half_way` is called once.
+    fn stretch(
+        &mut self,
+        stage: &Stage,
+        time: Duration,
+        half_way: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         self.fan.measure(true);
         let (begun, before) = (Instant::now(), stage.look());
-        self.run(time)?;
+        self.run(time / 2)?;
+        half_way()?;
+        self.run(time / 2)?;
         self.measured += begun.elapsed();
         self.spent += stage.look().since(&before);
         self.fan.measure(false);
@@ -288,7 +289,6 @@ impl<'a> Crowd<'a> {
 
     /// Waits for what is on its way.
     fn finish(&mut self) -> Result<()> {
-        self.fan.measure(false);
         self.engine
             .run_until(&mut self.fan, LAST, |fan| fan.is_quiet())?;
         self.fan.check()

@@ -211,6 +211,7 @@ struct Bench {
 
 impl Bench {
     fn set(load: &Load, spoken: Spoken, like: Bareness) -> Result<Self> {
+        ensure!(load.rooms > 0 && load.members > 0, "nothing to do");
         let servers = Servers::start(load, spoken, like)?;
         let mut engine = Engine::new(spoken, Waiting::Millisecond)?;
         let mut rooms = Rooms {
@@ -262,7 +263,10 @@ impl Bench {
             cpu_s: servers.usage().cpu_since(&before).as_secs_f64(),
         };
         engine.waits(Waiting::Millisecond);
-        engine.run_until(rooms, PATIENCE, |rooms| servers.on_their_way(rooms) == 0)?;
+        ensure!(
+            engine.run_until(rooms, PATIENCE, |rooms| servers.on_their_way(rooms) == 0)?,
+            "the bare server hangs"
+        );
         Ok(turn)
     }
 }
