@@ -11,13 +11,14 @@ mod internal;
 mod public;
 mod reload;
 mod roles;
+mod runtime;
 mod signals;
 mod welcome;
 
 use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
 
 use adsum_telemetry::Telemetry;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use cli::{Cli, Serve};
 
@@ -53,7 +54,7 @@ const LAST_SENT: Duration = Duration::from_secs(2);
 fn serve(flags: Serve) -> Result<ExitCode> {
     let config = flags.read()?;
     let settings = config.telemetry()?;
-    let runtime = runtime(config.node.threads)?;
+    let runtime = runtime::of_node(&config.node)?;
     let telemetry = Telemetry::start(settings, runtime.handle())?;
     let reread = Arc::new(move || flags.read());
     runtime.block_on(async {
@@ -61,16 +62,4 @@ fn serve(flags: Serve) -> Result<ExitCode> {
         telemetry.stop(LAST_SENT).await;
         served
     })
-}
-
-/// One thread per core if there are to be 0.
-fn runtime(threads: u16) -> Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if threads > 0 {
-        builder.worker_threads(threads.into());
-    }
-    builder
-        .enable_all()
-        .build()
-        .context("the runtime can't start")
 }

@@ -28,8 +28,11 @@ pub(crate) struct Growth {
     #[command(flatten)]
     manner: Manner,
     /// Diffs a second in each measurement.
-    #[arg(long, default_value_t = 10_000.0)]
+    #[arg(long, default_value_t = 25_000.0)]
     rate: f64,
+    /// Members of a room.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+    members: u16,
     /// How long to measure each.
     #[arg(long, value_parser = seconds, default_value = "10", value_name = "SECONDS")]
     seconds: Duration,
@@ -75,9 +78,8 @@ struct GrowthResult {
     rows: Vec<Row>,
 }
 
-/// Members and rooms of the fan-out itself.
-const ROOMS: usize = 50;
-const MEMBERS: usize = 20;
+/// Rooms of the fan-out itself.
+const ROOMS: usize = 20;
 
 const SMALL: Size = Size {
     sessions: 10_000,
@@ -104,8 +106,13 @@ impl Growth {
             ),
             (
                 "rooms",
-                SMALL,
+                // Enough for somebody to be in each.
                 Size {
+                    sessions: 12_000,
+                    ..SMALL
+                },
+                Size {
+                    sessions: 12_000,
                     rooms: 10_000,
                     ..SMALL
                 },
@@ -151,11 +158,12 @@ impl Growth {
         let mut target = Target::own(&[]);
         (target.gateways, target.shards) = (size.gateways, size.shards);
         let mut stage = Stage::set(&target)?;
-        let besides = size.sessions.saturating_sub(ROOMS * MEMBERS);
+        let members = usize::from(self.members);
+        let besides = size.sessions.saturating_sub(ROOMS * members);
         let crew = Crew {
             sessions: besides,
             first: BESIDES,
-            members: besides.div_ceil(size.rooms - ROOMS).max(1),
+            members: (besides / (size.rooms - ROOMS)).max(1),
             per_process: PER_PROCESS,
             churn: 0.0,
             grpc: None,
@@ -164,7 +172,7 @@ impl Growth {
         let _crew = crew.open(&mut stage, &self.manner)?;
         let load = Load {
             rooms: ROOMS,
-            members: MEMBERS,
+            members,
             window: 64,
             rate: Some(self.rate),
             seconds: self.seconds,

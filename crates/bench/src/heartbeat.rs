@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -100,11 +100,17 @@ impl Heartbeat {
                 .map(|_| 0)
         })?;
         let busy = self.spend(&stage, || self.beat(&mut engine, &mut beats))?;
-        drop(engine);
         let http = match self.no_http {
             true => None,
-            false => Some(self.spend(&stage, || self.post(stage.server(0)?))?),
+            false => {
+                let mut poster = Poster::new(&self, stage.server(0)?)?;
+                // The first beat of a session opens it.
+                poster.post(self.sessions as u64)?;
+                Some(self.spend(&stage, || self.post(&mut poster))?)
+            }
         };
+        // Not before: what becomes of sessions whose connections break is not to be counted.
+        drop(engine);
         report::print(
             self.manner.json,
             &HeartbeatResult {
@@ -150,36 +156,67 @@ impl Heartbeat {
         Ok(sent as u64)
     }
 
-    /// Beats of sessions without a connection, many in a request, by a service.
-    fn post(&self, server: SocketAddr) -> Result<u64> {
-        let token = json!({
-            "tenant": self.target.tenant, "role": "service", "join": ["room:*"], "rooms": ["*"],
-        });
-        let mut stream = TcpStream::connect(server)?;
-        stream.set_nodelay(true)?;
-        let (begun, mut sent, mut answer) = (Instant::now(), 0, vec![0; 1 << 20]);
+    fn post(&self, poster: &mut Poster<'_>) -> Result<u64> {
+        let (begun, before) = (Instant::now(), poster.sent);
         while begun.elapsed() < self.seconds {
             let due = (begun.elapsed().as_secs_f64() * self.rate) as u64;
-            if due < sent {
+            if before + due < poster.sent {
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             }
-            let beats: Vec<_> = (0..self.batch)
-                .map(|n| (sent as usize + n) % self.sessions)
-                .map(|n| json!({ "user": format!("p{n}"), "device": "d", "rooms": ["r0"] }))
+            poster.post(poster.sent + 1)?;
+        }
+        Ok(poster.sent - before)
+    }
+}
+
+/// Beats of sessions without a connection, many in a request, by a service.
+struct Poster<'a> {
+    of: &'a Heartbeat,
+    server: SocketAddr,
+    stream: TcpStream,
+    conn: u64,
+    sent: u64,
+    answer: Vec<u8>,
+}
+
+impl<'a> Poster<'a> {
+    fn new(of: &'a Heartbeat, server: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            of,
+            server,
+            stream,
+            conn: conn_now(),
+            sent: 0,
+            answer: vec![0; 1 << 20],
+        })
+    }
+
+    /// Posts whole requests until so many beats were sent; every one of them must be taken.
+    fn post(&mut self, until: u64) -> Result<()> {
+        let token = json!({
+            "tenant": self.of.target.tenant, "role": "service", "join": ["*"], "rooms": ["*"],
+        });
+        while self.sent < until {
+            let beats: Vec<_> = (0..self.of.batch)
+                .map(|n| (self.sent as usize + n) % self.of.sessions)
+                .map(|n| json!({ "user": format!("p{n}"), "device": "d", "conn": self.conn, "rooms": ["r0"] }))
                 .collect();
             let body = json!({ "beats": beats }).to_string();
             let head = format!(
-                "POST /v1/heartbeat HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {token}\r\n\
+                "POST /v1/heartbeat HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\
                  Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                self.server,
                 body.len()
             );
-            stream.write_all(head.as_bytes())?;
-            stream.write_all(body.as_bytes())?;
-            read_answer(&mut stream, &mut answer)?;
-            sent += self.batch as u64;
+            self.stream.write_all(head.as_bytes())?;
+            self.stream.write_all(body.as_bytes())?;
+            read_answer(&mut self.stream, &mut self.answer)?;
+            self.sent += self.of.batch as u64;
         }
-        Ok(sent)
+        Ok(())
     }
 }
 
@@ -201,7 +238,11 @@ fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<()> {
             is_it.then(|| value.trim().parse::<usize>().ok()).flatten()
         });
         if body.len() >= length.context("an answer without a length")? {
-            return Ok(());
+            let refused = body.find("\"error\"").and_then(|at| body.get(at..));
+            return match refused {
+                Some(error) => bail!("a beat was refused: {error:.200}"),
+                None => Ok(()),
+            };
         }
     }
 }

@@ -23,6 +23,8 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
+use crate::clock;
+
 /// Operations of one shard under way at a time; the others wait their turn.
 const UNDER_WAY: usize = 128;
 
@@ -30,7 +32,10 @@ const UNDER_WAY: usize = 128;
 const VANISHED: usize = 100_000;
 
 /// Shards whose renewals go together.
-const RENEWED_AT_ONCE: Shard = 16;
+const RENEWED_AT_ONCE: Shard = 64;
+
+/// Sessions whose time is up are closed together in this part of the linger time.
+const TOGETHER: u64 = 40;
 
 /// A renewal that takes at most this part of the time after which a shard is stuck is prompt.
 const PROMPT: u64 = 20;
@@ -124,19 +129,23 @@ impl Holder {
         let times = HoldTimes {
             renew_ms: ms(config.renew),
             calm_ms: ms(config.calm),
+            together_ms: ms(config.calm) / TOGETHER,
         };
-        let start = Instant::now();
+        // All gateways count alike.
+        let (start, started_at) = (Instant::now(), clock::wall_ms());
         let prompt: Arc<[AtomicU64]> = (0..store.shards()).map(|_| AtomicU64::new(0)).collect();
         let mut shards = Vec::new();
         for shard in 0..store.shards() {
             let (requests, inbox) = mpsc::channel(config.backlog);
-            let hold = Hold::new(node.clone(), number, times, jitter(shard, times.renew_ms))?;
+            let first = started_at + jitter(shard, times.renew_ms);
+            let hold = Hold::new(node.clone(), number, times, first)?;
             let task = Task {
                 shard,
                 store: store.clone(),
                 hold,
                 tell: tell.clone(),
                 start,
+                started_at,
                 prompt: Arc::clone(&prompt),
                 stuck_ms: ms(config.stuck),
                 stuck_told: 0,
@@ -296,6 +305,8 @@ struct Task {
     hold: Hold,
     tell: Tell,
     start: Instant,
+    /// By the wall clock.
+    started_at: u64,
     /// When each shard was last renewed without delay.
     prompt: Arc<[AtomicU64]>,
     stuck_ms: u64,
@@ -310,8 +321,9 @@ struct Task {
 }
 
 impl Task {
+    /// Goes on steadily from the wall clock's time at the start.
     fn now(&self) -> u64 {
-        ms(self.start.elapsed())
+        self.started_at + ms(self.start.elapsed())
     }
 
     async fn run(mut self, mut inbox: mpsc::Receiver<Request>) {

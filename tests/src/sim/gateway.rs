@@ -74,6 +74,7 @@ impl World {
         let times = HoldTimes {
             renew_ms: self.times.renew,
             calm_ms: self.times.linger,
+            together_ms: self.times.linger / 40,
         };
         let name = self.gateways[g].name.clone();
         let store = Arc::new(SimStore::new(&self.store, &self.net, process, &name));

@@ -19,7 +19,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{config, print};
+use crate::{config, print, runtime};
 use args::{Internal, Output};
 pub(crate) use serve::Serve;
 
@@ -79,17 +79,17 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Serve(serve) => return crate::serve(*serve),
-        Command::Join(join) => return crate::runtime(1)?.block_on(join.run()),
-        Command::Watch(watch) => return crate::runtime(1)?.block_on(watch.run()),
-        Command::Who(who) => crate::runtime(1)?.block_on(who.run())?,
-        Command::User(user) => crate::runtime(1)?.block_on(user.run())?,
-        Command::Shards(shards) => crate::runtime(1)?.block_on(shards.run())?,
-        Command::Kick(kick) => crate::runtime(1)?.block_on(kick.run())?,
-        Command::Purge(purge) => crate::runtime(1)?.block_on(purge.run())?,
+        Command::Join(join) => return runtime::of_command()?.block_on(join.run()),
+        Command::Watch(watch) => return runtime::of_command()?.block_on(watch.run()),
+        Command::Who(who) => runtime::of_command()?.block_on(who.run())?,
+        Command::User(user) => runtime::of_command()?.block_on(user.run())?,
+        Command::Shards(shards) => runtime::of_command()?.block_on(shards.run())?,
+        Command::Kick(kick) => runtime::of_command()?.block_on(kick.run())?,
+        Command::Purge(purge) => runtime::of_command()?.block_on(purge.run())?,
         Command::Token(token) => token.run()?,
-        Command::Drain(drain) => crate::runtime(1)?.block_on(drain.run())?,
-        Command::Health(health) => return crate::runtime(1)?.block_on(health.run()),
-        Command::Smoke(smoke) => crate::runtime(1)?.block_on(smoke.run())?,
+        Command::Drain(drain) => runtime::of_command()?.block_on(drain.run())?,
+        Command::Health(health) => return runtime::of_command()?.block_on(health.run()),
+        Command::Smoke(smoke) => runtime::of_command()?.block_on(smoke.run())?,
         Command::Bench(bench) => return bench.run(),
         Command::CheckConfig(serve) => {
             serve.read()?;

@@ -43,6 +43,11 @@ section! {
         /// Threads that do its work; 0 for one per core that it may use: of its CPU limit, or of the
         /// whole machine if it has none.
         threads: u16 = 0,
+        /// How many times in a millisecond each of them may go to sleep. One that would do so more
+        /// often waits a little longer instead, never a millisecond, and deals with all that has
+        /// come meanwhile at once: waking up costs more than most of what it is for. 0 for as often
+        /// as it takes.
+        sleeps_per_ms: u16 = 2,
         /// For development: callers on this machine may say who they are without a signature
         /// (`dev:<tenant>:<user>`), and the public port answers them on `/readyz`, `/metrics` and
         /// `/admin` as well.

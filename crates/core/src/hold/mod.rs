@@ -34,6 +34,10 @@ pub struct HoldTimes {
     /// After the shard answers again, or its epoch changed, closes wait for so long: whoever
     /// reconnected elsewhere meanwhile comes first.
     pub calm_ms: u64,
+    /// Sessions whose time is up are closed at whole multiples of this: those of all shards and,
+    /// as far as clocks agree, of all gateways together. A server that is asked several things at
+    /// once spends a fraction on each.
+    pub together_ms: u64,
 }
 
 /// What the gateway is to do.
@@ -268,8 +272,9 @@ impl Hold {
         }
     }
 
-    /// Ends a session at a time: at once for a goodbye, after the linger time for a broken
-    /// socket, at once for silence. Only goodbyes do not wait for a shard that is in doubt.
+    /// Ends a session at a time: at once for a goodbye, otherwise together with others, after the
+    /// linger time for a broken socket, soon for silence. Only goodbyes do not wait for a shard
+    /// that is in doubt.
     pub fn end(&mut self, key: &SessionKey, conn: Conn, reason: Reason, at: u64) -> Vec<Action> {
         let Some(held) = self.current(key, conn) else {
             return Vec::new();
@@ -278,6 +283,7 @@ impl Hold {
             return Vec::new();
         }
         self.forget_end(key);
+        let at = at.next_multiple_of(self.times.together_ms.max(1));
         let Some(held) = self.sessions.get_mut(key) else {
             return Vec::new();
         };

@@ -9,6 +9,7 @@ use crate::{
 const TIMES: HoldTimes = HoldTimes {
     renew_ms: 5000,
     calm_ms: 10_000,
+    together_ms: 1,
 };
 
 fn hold() -> Hold {
@@ -238,6 +239,20 @@ fn a_shard_that_hangs_is_in_doubt_although_nothing_fails() {
         "whoever reconnected elsewhere comes first"
     );
     assert_eq!(closes(&hold.tick(19_000)).len(), 1);
+}
+
+#[test]
+fn those_whose_time_is_up_are_closed_together() {
+    let mut hold = with_sessions(3);
+    hold.times.together_ms = 250;
+    hold.end(&key(0), conn(10), Reason::Disconnect, 1001);
+    hold.end(&key(1), conn(10), Reason::Disconnect, 1250);
+    hold.end(&key(2), conn(10), Reason::Timeout, 1251);
+    assert!(hold.tick(1249).is_empty());
+    assert_eq!(hold.next(), 1250);
+    assert_eq!(closes(&hold.tick(1250)).len(), 2);
+    assert_eq!(hold.next(), 1500);
+    assert_eq!(closes(&hold.tick(1500)).len(), 1);
 }
 
 #[test]

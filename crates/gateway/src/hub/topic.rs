@@ -51,6 +51,8 @@ struct Inner {
     /// In the order in which they came, as far as places are not taken again: what belongs to them
     /// lies in memory in that order, too, and a diff goes through all of it.
     watchers: Slab<Member>,
+    /// What the size of the topic demanded when all watchers were last put into their groups.
+    size: Mode,
     /// What each mode was last told, and when.
     told: [Option<LastTold>; 3],
 }
@@ -106,6 +108,7 @@ impl TopicHub {
             journeys: Journeys::default(),
             ready: false,
             watchers: Slab::new(),
+            size: Mode::Members,
             told: [const { None }; 3],
         };
         Arc::new(Self {
@@ -311,6 +314,9 @@ impl TopicHub {
     /// Whoever is to be told in another mode now gets the state in it.
     fn climb(&self, inner: &mut Inner) {
         let size = inner.board.mode();
+        if std::mem::replace(&mut inner.size, size) == size {
+            return;
+        }
         let moving = |m: &Member| m.mode.is_some_and(|mode| mode != m.asked.max(size));
         let moving = inner.watchers.iter().filter(|(_, m)| moving(m));
         let moving: Vec<_> = moving.map(|(id, _)| id).collect();
