@@ -34,8 +34,9 @@ const VANISHED: usize = 100_000;
 /// Shards whose renewals go together.
 const RENEWED_AT_ONCE: Shard = 64;
 
-/// Sessions whose time is up are closed together in this part of the linger time.
-const TOGETHER: u64 = 40;
+/// Sessions whose time is up are closed together in this part of the linger time, and never later
+/// than so many ms: silence is told within a second.
+const TOGETHER: (u64, u64) = (40, 250);
 
 /// A renewal that takes at most this part of the time after which a shard is stuck is prompt.
 const PROMPT: u64 = 20;
@@ -129,7 +130,7 @@ impl Holder {
         let times = HoldTimes {
             renew_ms: ms(config.renew),
             calm_ms: ms(config.calm),
-            together_ms: ms(config.calm) / TOGETHER,
+            together_ms: (ms(config.calm) / TOGETHER.0).min(TOGETHER.1),
         };
         // All gateways count alike.
         let (start, started_at) = (Instant::now(), clock::wall_ms());
@@ -391,7 +392,7 @@ impl Task {
             }
             Request::End(key, conn, ending) => {
                 self.hold.caused_by(&key, conn, ending.origin);
-                let at = now + ms(ending.linger);
+                let at = now.saturating_add(ms(ending.linger));
                 let actions = self.hold.end(&key, conn, ending.reason, at);
                 if self.vanished.len() > VANISHED {
                     // Some were taken over by others and never closed from here.

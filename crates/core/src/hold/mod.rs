@@ -283,7 +283,8 @@ impl Hold {
             return Vec::new();
         }
         self.forget_end(key);
-        let at = at.next_multiple_of(self.times.together_ms.max(1));
+        let together = at.checked_next_multiple_of(self.times.together_ms);
+        let at = together.unwrap_or(at);
         let Some(held) = self.sessions.get_mut(key) else {
             return Vec::new();
         };
