@@ -67,6 +67,7 @@ struct HeartbeatResult {
 
 impl Heartbeat {
     pub(crate) fn run(self) -> Result<()> {
+        ensure!(self.sessions > 0 && self.batch > 0, "nothing to do");
         let stage = Stage::set(&self.target)?;
         let mut engine = Engine::new(self.manner.encoding, Waiting::Millisecond)?;
         let mut beats = Beats::default();
