@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     backends,
     config::{Config, ms},
-    drain::{self, Drain},
+    drain::{self, Drain, Stage},
     feed::{self, Incoming},
     internal::{self, Parts, Since},
     public::Public,
@@ -41,9 +41,16 @@ pub(crate) async fn serve(config: Config, reread: Reread) -> Result<ExitCode> {
     // From here on the configuration is not read again, and another signal does not wait for
     // clients.
     let stopped = drain::run(running, ms(config.times.stop_ms));
+    let told_again = async {
+        signals.stop(async || {}).await;
+        if drain.stage() == Stage::Done {
+            // Not impatience: whoever was told that all is done makes sure of the process, too.
+            std::future::pending::<()>().await;
+        }
+    };
     tokio::select! {
         stopped = stopped => stopped.map(|()| ExitCode::SUCCESS),
-        () = signals.stop(async || {}) => {
+        () = told_again => {
             tracing::warn!("told to stop twice: stopping now, without waiting for clients");
             Ok(ExitCode::FAILURE)
         }
