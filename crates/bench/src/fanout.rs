@@ -113,7 +113,7 @@ pub(crate) struct FanoutResult {
     /// Cores that the generator took, and that nobody of us did.
     generator_cpu: f64,
     pub(crate) foreign_cpu: f64,
-    steal: f64,
+    pub(crate) steal: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<RawResult>,
     /// The longest time without any diff.
@@ -245,15 +245,6 @@ impl<'a> Crowd<'a> {
 
     fn run(&mut self, time: Duration) -> Result<()> {
         self.driver.run(&mut self.engine, &mut self.fan, time)
-    }
-
-    /// What the service spends while nobody moves, in seconds of one core per second: of its own
-    /// and of Redis.
-    pub(crate) fn rest(&mut self, stage: &Stage, time: Duration) -> Result<(f64, f64)> {
-        let (begun, before) = (Instant::now(), stage.look());
-        self.idle(time)?;
-        let (took, spent) = (begun.elapsed().as_secs_f64(), stage.look().since(&before));
-        Ok((spent.service / took, spent.redis / took))
     }
 
     /// Runs, and waits for what is on its way.

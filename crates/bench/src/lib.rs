@@ -3,7 +3,9 @@
 //! - `engine`, `wire`, `speech`: thousands of WebSocket clients on one thread.
 //! - `stage`: the service that is measured: one that runs, or a cluster of its own.
 //! - `usage`: what processes and the machine spend.
-//! - one module per measurement: `connect`, `fanout`, `growth`, `heartbeat`, `ladder`, `snapshot`, `storm`, `telemetry`, `raw`.
+//! - `turns`: clusters beside each other, measured in turns.
+//! - one module per measurement: `connect`, `fanout`, `growth`, `heartbeat`, `ladder`, `snapshot`,
+//!   `storm`, `telemetry`, `raw`.
 
 mod args;
 mod connect;
@@ -20,6 +22,7 @@ mod speech;
 mod stage;
 mod storm;
 mod telemetry;
+mod turns;
 mod usage;
 mod wire;
 mod worker;

@@ -123,6 +123,13 @@ impl Stage {
         self.workers.push(pid);
     }
 
+    /// Another cluster on the same ground is not foreign.
+    pub(crate) fn knows(&mut self, other: &Self) {
+        for pids in [&other.gateways, &other.others, &other.workers] {
+            self.beside.extend(pids);
+        }
+    }
+
     /// A token of a user.
     pub(crate) fn token(&self, user: &str) -> String {
         format!("dev:{}:{user}", self.tenant)

@@ -1,7 +1,6 @@
 //! What telemetry costs: the same fan-out without it, with metrics, and with metrics and traces of
 //! some changes, in turns on three clusters that share Redis and etcd. Each is compared with the
-//! turn without telemetry beside it, and of these pairs the middle one counts: what the machine
-//! does to one turn it does to its neighbour.
+//! turn without telemetry beside it.
 
 use std::{
     net::SocketAddr,
@@ -20,10 +19,14 @@ use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
     args::{Manner, Target},
-    fanout::{Crowd, Load},
+    fanout::Load,
     report,
     stage::{Ground, Stage},
+    turns::{self, Side, middle},
 };
+
+/// Between two turns: those who waited beat.
+const BETWEEN: Duration = Duration::from_millis(30);
 
 /// See `args`.
 #[derive(Debug, Args)]
@@ -38,16 +41,6 @@ pub(crate) struct Telemetry {
     /// The part of all changes that are traced.
     #[arg(long, default_value_t = 0.01)]
     sample_rate: f64,
-}
-
-/// One way to run the service.
-struct Way<'a> {
-    name: &'static str,
-    // Before the stage: clients go first.
-    crowd: Crowd<'a>,
-    stage: Stage,
-    /// Diffs a second and processor time of a diff, turn by turn.
-    turns: Vec<(f64, f64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -92,37 +85,26 @@ impl Telemetry {
         ];
         let off = ["TELEMETRY__METRICS=false".to_owned()];
         let ways: [(&str, &[String]); 3] = [("off", &off), ("metrics", &[]), ("sampled", &traces)];
-        let mut ways = ways
-            .into_iter()
-            .map(|(name, settings)| {
-                let stage = Stage::start(&ground, name, &Target::own(settings))?;
-                Ok(Way {
-                    name,
-                    crowd: Crowd::gather(&stage, &self.load, &self.manner)?,
-                    stage,
-                    turns: Vec::new(),
-                })
-            })
+        let stages = ways
+            .iter()
+            .map(|(name, settings)| Stage::start(&ground, name, &Target::own(settings)))
             .collect::<Result<Vec<_>>>()?;
-        // All of them beat meanwhile.
-        while !all_settled(&ways)? {
-            rest(&mut ways, Duration::from_secs(1))?;
-        }
-        for way in &mut ways {
-            way.crowd.warm_up(&way.stage)?;
-        }
-        let bar = report::bar((self.turns * ways.len()) as u64, "measuring");
+        let mut sides = ways
+            .iter()
+            .zip(&stages)
+            .map(|((name, _), stage)| Side::gather(name, stage, &self.load, &self.manner))
+            .collect::<Result<Vec<_>>>()?;
+        turns::warm_up(&mut sides)?;
+        let bar = report::bar((self.turns * sides.len()) as u64, "measuring");
         for turn in 0..self.turns {
-            for n in 0..ways.len() {
-                // Nobody is always the first.
-                let at = (turn + n) % ways.len();
-                ways[at].measure()?;
-                rest(&mut ways, Duration::from_millis(10))?;
+            for at in turns::order(turn, sides.len()) {
+                sides[at].turn()?;
+                turns::rest(&mut sides, BETWEEN)?;
                 bar.inc(1);
             }
         }
         bar.finish_and_clear();
-        let [off, metrics, sampled] = &ways[..] else {
+        let [off, metrics, sampled] = &sides[..] else {
             anyhow::bail!("three ways")
         };
         let result = TelemetryResult {
@@ -130,9 +112,9 @@ impl Telemetry {
             members: self.load.members,
             turns: self.turns,
             sample_rate: self.sample_rate,
-            off: off.plain(),
-            metrics: metrics.beside(off),
-            sampled: sampled.beside(off),
+            off: plain(off),
+            metrics: beside(metrics, off),
+            sampled: beside(sampled, off),
             exports: sink.answered(),
         };
         ensure!(result.exports > 0, "no trace was ever sent");
@@ -140,61 +122,23 @@ impl Telemetry {
     }
 }
 
-fn all_settled(ways: &[Way<'_>]) -> Result<bool> {
-    for way in ways {
-        if !way.stage.is_settled()? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Lets everybody beat who is due.
-fn rest(ways: &mut [Way<'_>], time: Duration) -> Result<()> {
-    ways.iter_mut().try_for_each(|way| way.crowd.idle(time))
-}
-
-impl Way<'_> {
-    fn measure(&mut self) -> Result<()> {
-        let result = self.crowd.measure(&self.stage)?;
-        let (lost, twice) = (result.lost, result.duplicated);
-        ensure!(
-            lost == 0 && twice == 0,
-            "{}: {lost} lost, {twice} twice",
-            self.name
-        );
-        self.turns
-            .push((result.diffs_per_s, result.cpu_us_per_diff));
-        Ok(())
-    }
-
-    fn plain(&self) -> Plain {
-        Plain {
-            diffs_per_s: middle(self.turns.iter().map(|turn| turn.0)),
-            cpu_us_per_diff: middle(self.turns.iter().map(|turn| turn.1)),
-        }
-    }
-
-    fn beside(&self, off: &Self) -> Compared {
-        let pairs = || self.turns.iter().zip(&off.turns);
-        let plain = self.plain();
-        Compared {
-            diffs_per_s: plain.diffs_per_s,
-            cpu_us_per_diff: plain.cpu_us_per_diff,
-            slower_percent: 100.0 * middle(pairs().map(|(with, off)| 1.0 - with.0 / off.0)),
-            dearer_percent: 100.0 * middle(pairs().map(|(with, off)| with.1 / off.1 - 1.0)),
-        }
+fn plain(side: &Side<'_>) -> Plain {
+    Plain {
+        diffs_per_s: side.middle(|turn| turn.diffs_per_s),
+        cpu_us_per_diff: side.middle(|turn| turn.cpu_us_per_diff),
     }
 }
 
-/// The middle one.
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() % 2 {
-        0 => (values[half - 1] + values[half]) / 2.0,
-        _ => values[half],
+fn beside(side: &Side<'_>, off: &Side<'_>) -> Compared {
+    let pairs = || side.turns.iter().zip(&off.turns);
+    let slower = pairs().map(|(with, off)| 1.0 - with.diffs_per_s / off.diffs_per_s);
+    let dearer = pairs().map(|(with, off)| with.cpu_us_per_diff / off.cpu_us_per_diff - 1.0);
+    let plain = plain(side);
+    Compared {
+        diffs_per_s: plain.diffs_per_s,
+        cpu_us_per_diff: plain.cpu_us_per_diff,
+        slower_percent: 100.0 * middle(slower),
+        dearer_percent: 100.0 * middle(dearer),
     }
 }
 
