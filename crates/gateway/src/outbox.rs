@@ -3,17 +3,18 @@
 //! bound the topic's whole state takes the place of what waited.
 
 mod draft;
+mod load;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
 use std::{
-    collections::VecDeque,
     fmt,
     future::poll_fn,
+    hint::black_box,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
 };
@@ -24,7 +25,10 @@ use adsum_telemetry::metrics::metrics;
 use bytes::Bytes;
 
 pub(crate) use self::draft::{Draft, HEAD};
-use self::waiting::Waiting;
+use self::{
+    load::{Load, Out},
+    waiting::Waiting,
+};
 use crate::hub::{Delivery, TopicState};
 
 /// The number of a watched topic in an outbox.
@@ -54,6 +58,9 @@ pub(crate) trait Direct: fmt::Debug + Send + Sync {
     /// Writes as much of a frame as can be without waiting; answers the rest, as it has to follow
     /// before anything else.
     fn write(&self, encoding: Encoding, frame: &mut Draft) -> Option<Bytes>;
+
+    /// Reads what a write reads first: see [`Outbox::warm`].
+    fn warm(&self) {}
 }
 
 /// What all outboxes of a gateway have in common.
@@ -67,45 +74,29 @@ pub(crate) struct Bounds {
     pub(crate) peak: AtomicUsize,
 }
 
+/// In this order, and with the two counters of its `Arc`, it fills two lines of the cache: one who
+/// tells thousands of clients waits for memory more than for anything else. The first line is the
+/// lock and what a diff is told with under it, the second can be read without.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Outbox {
-    encoding: Encoding,
-    bounds: Arc<Bounds>,
     inner: Mutex<Inner>,
+    /// Without it, everything is queued. Not under the lock, to be read before that; the socket
+    /// stays open as long as this, and nobody keeps an outbox for longer than its connection.
+    direct: Option<Arc<dyn Direct>>,
+    bounds: Arc<Bounds>,
+    next_slot: AtomicU32,
+    encoding: Encoding,
 }
 
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Inner {
+    load: Option<Box<Load>>,
+    /// Most clients watch one. Others are in the load, and none is there if this is empty.
+    first: Option<Waiting>,
     /// Of the one task that waits here, for words, for something to write, or for both.
     waker: Option<Waker>,
-    /// Without it, everything is queued.
-    direct: Option<Arc<dyn Direct>>,
-    /// What was taken is being written: what comes now has to wait.
-    writing: bool,
-    /// The rest of a frame that was written in part.
-    rest: Option<Box<Bytes>>,
-    queue: Queue<Out>,
-    /// A client watches few: looked through, not hashed.
-    topics: Vec<Waiting>,
-    next_slot: SlotId,
-    answers: u32,
-    entries: usize,
-    words: Queue<Word>,
-    /// The echo of the last ping.
-    pong: Option<Box<Bytes>>,
-    close: Option<Close>,
-    closed: bool,
-}
-
-/// Most are empty most of the time, and then take no room.
-type Queue<T> = Option<Box<VecDeque<T>>>;
-
-#[derive(Debug)]
-enum Out {
-    Answer(Bytes),
-    State(SlotId, Arc<TopicState>, Option<Ref>, bool),
-    /// A turn of a topic's deliveries; void if the topic's turn has another number by now.
-    Turn(SlotId, u32),
 }
 
 /// What a connection has to write, in this order.
@@ -140,15 +131,26 @@ impl Outbox {
         bounds: Arc<Bounds>,
         direct: Option<Arc<dyn Direct>>,
     ) -> Arc<Self> {
-        let inner = Inner {
-            direct,
-            ..Inner::default()
-        };
         Arc::new(Self {
-            encoding,
+            inner: Mutex::default(),
+            direct,
             bounds,
-            inner: Mutex::new(inner),
+            next_slot: AtomicU32::new(0),
+            encoding,
         })
+    }
+
+    /// Reads a little of all that [`tell`](Self::tell) is going to need of some: a prefetch in
+    /// safe Rust. What is not in the cache comes for all of them at the same time, instead of for
+    /// each one while its frame waits for it.
+    pub(crate) fn warm<'a>(some: impl Iterator<Item = &'a Arc<Self>> + Clone) {
+        for outbox in some.clone() {
+            // Of either line one.
+            black_box((Arc::strong_count(outbox), outbox.encoding));
+        }
+        for direct in some.filter_map(|outbox| outbox.direct.as_ref()) {
+            direct.warm();
+        }
     }
 
     pub(crate) const fn encoding(&self) -> Encoding {
@@ -163,21 +165,28 @@ impl Outbox {
     pub(crate) fn answer(&self, frame: &ServerFrame) {
         let bytes = self.encoding.encode(frame);
         let mut inner = self.lock();
-        if inner.is_idle() {
-            return self.direct(inner, &mut Draft::of(&bytes));
+        if self.is_idle(&inner) {
+            return self.write(inner, &mut Draft::of(&bytes));
         }
-        if inner.close.is_none() && inner.owe(self.bounds.answers) {
-            push(&mut inner.queue, Out::Answer(bytes));
+        let load = inner.load();
+        if load.close.is_none() && load.owe(self.bounds.answers) {
+            load.queue.push_back(Out::Answer(bytes));
         }
         wake(inner);
     }
 
+    /// Whether a frame may be written by whoever has it: nothing is before it.
+    fn is_idle(&self, inner: &Inner) -> bool {
+        let free = |load: &Load| !load.writing && !load.closed && load.is_silent();
+        self.direct.is_some() && inner.load.as_deref().is_none_or(free)
+    }
+
     /// Writes at once: nothing waits before it.
-    fn direct(&self, mut inner: MutexGuard<'_, Inner>, frame: &mut Draft) {
-        let direct = inner.direct.as_ref();
+    fn write(&self, mut inner: MutexGuard<'_, Inner>, frame: &mut Draft) {
+        let direct = self.direct.as_ref();
         let rest = direct.and_then(|direct| direct.write(self.encoding, frame));
         if rest.is_some() {
-            inner.rest = rest.map(Box::new);
+            inner.load().rest = rest.map(Box::new);
             wake(inner);
         }
     }
@@ -185,22 +194,25 @@ impl Outbox {
     /// The echo of a ping. Of several that wait the last is enough.
     pub(crate) fn pong(&self, payload: Bytes) {
         let mut inner = self.lock();
-        inner.pong = Some(Box::new(payload));
+        inner.load().pong = Some(Box::new(payload));
         wake(inner);
     }
 
     /// What is queued is still sent, then the connection is closed.
     pub(crate) fn close(&self, close: Close) {
         let mut inner = self.lock();
-        inner.close.get_or_insert(close);
+        inner.load().close.get_or_insert(close);
         wake(inner);
     }
 
     /// The connection is gone: nothing is kept for it any more.
     pub(crate) fn abandon(&self) {
-        let mut inner = self.lock();
-        *inner = Inner {
+        let closed = Load {
             closed: true,
+            ..Load::default()
+        };
+        *self.lock() = Inner {
+            load: Some(Box::new(closed)),
             ..Inner::default()
         };
     }
@@ -208,13 +220,13 @@ impl Outbox {
     /// A word of the store about the connection's session.
     pub(crate) fn word(&self, word: Word) {
         let mut inner = self.lock();
-        push(&mut inner.words, word);
+        inner.load().words.push_back(word);
         wake(inner);
     }
 
     /// Waits for the next word.
     pub(crate) async fn next_word(&self) -> Word {
-        poll_fn(|cx| self.poll(cx, |inner| pop(&mut inner.words))).await
+        poll_fn(|cx| self.poll(cx, Inner::next_word)).await
     }
 
     /// Looks for something; if it is not there yet, the task is woken when it may be.
@@ -231,26 +243,13 @@ impl Outbox {
     }
 
     pub(crate) fn add(&self, topic: Arc<dyn Watched>, watcher: WatcherId) -> SlotId {
-        let mut inner = self.lock();
-        let slot = inner.next_slot;
-        inner.next_slot = slot.wrapping_add(1);
-        let waiting = Waiting::new(slot, topic, watcher);
-        if !inner.closed {
-            // Most watch one, and keep no room for more.
-            if inner.topics.is_empty() {
-                inner.topics.reserve_exact(1);
-            }
-            inner.topics.push(waiting);
-        }
+        let slot = self.next_slot.fetch_add(1, Relaxed);
+        self.lock().add(Waiting::new(slot, topic, watcher));
         slot
     }
 
     pub(crate) fn remove(&self, slot: SlotId) {
-        let mut inner = self.lock();
-        if let Some(at) = inner.topics.iter().position(|w| w.slot == slot) {
-            let waiting = inner.topics.swap_remove(at);
-            inner.entries -= waiting.entries;
-        }
+        self.lock().remove(slot);
     }
 
     /// The state of a topic: takes the place of all that waited for it.
@@ -262,22 +261,23 @@ impl Outbox {
         known: bool,
     ) {
         let mut inner = self.lock();
-        let Some(waiting) = waiting(&mut inner.topics, slot) else {
+        let Some(waiting) = inner.waiting(slot) else {
             return;
         };
         let dropped = waiting.clear();
         waiting.dirty = false;
         waiting.queued = false;
-        // A turn that is queued before this state is void.
-        waiting.turn = waiting.turn.wrapping_add(1);
-        inner.entries -= dropped;
-        // So is a state that nobody asked for and that is not sent yet; an answer is owed.
-        retain(&mut inner.queue, |out| match out {
-            Out::State(s, _, None, _) | Out::Turn(s, _) => *s != slot,
+        let load = inner.load();
+        load.entries -= dropped;
+        // A turn that is queued before this state is void. So is a state that nobody asked for
+        // and that is not sent yet; an answer is owed.
+        load.queue.retain(|out| match out {
+            Out::State(s, _, None, _) | Out::Turn(s) => *s != slot,
             Out::Answer(_) | Out::State(..) => true,
         });
-        if r#ref.is_none() || inner.owe(self.bounds.answers) {
-            push(&mut inner.queue, Out::State(slot, state, r#ref, known));
+        if r#ref.is_none() || load.owe(self.bounds.answers) {
+            let state = Out::State(slot, state, r#ref, known);
+            load.queue.push_back(state);
         }
         wake(inner);
     }
@@ -291,53 +291,61 @@ impl Outbox {
         at_once: Option<&mut Draft>,
     ) -> usize {
         let mut inner = self.lock();
-        let (total, idle) = (inner.entries, inner.is_idle());
-        let Some(waiting) = waiting(&mut inner.topics, slot) else {
+        let idle = self.is_idle(&inner);
+        let Some(waiting) = inner.waiting(slot) else {
             return 0;
         };
         if waiting.dirty {
-            return total;
+            return inner.entries();
         }
         if let Some(draft) = at_once
             && idle
             && delivery.weight() <= self.bounds.entries
         {
             waiting.frame(delivery, self.encoding, draft.begin());
-            self.direct(inner, draft);
+            self.write(inner, draft);
             return delivery.weight();
         }
-        let before = waiting.entries;
+        self.queue(inner, slot, delivery)
+    }
+
+    /// A diff that has to wait. Answers how many entries do now.
+    fn queue(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        slot: SlotId,
+        delivery: &Arc<Delivery>,
+    ) -> usize {
+        let total = inner.entries();
+        let Some(waiting) = inner.waiting(slot) else {
+            return total;
+        };
+        let others = total - waiting.entries();
         waiting.push(Arc::clone(delivery));
-        if waiting.is_long() {
-            waiting.merge();
-        }
-        let all = total - before + waiting.entries;
-        let too_much = waiting.entries > self.bounds.entries || all > self.bounds.together();
-        if too_much {
+        let entries = waiting.entries();
+        if entries > self.bounds.entries || others + entries > self.bounds.together() {
             waiting.clear();
             waiting.dirty = true;
             metrics().resyncs.one();
         }
-        let after = waiting.entries;
-        let turn = (!waiting.queued).then_some(waiting.turn);
-        waiting.queued = true;
-        let depth = total - before + after;
-        inner.entries = depth;
+        let depth = others + waiting.entries();
+        let queued = std::mem::replace(&mut waiting.queued, true);
+        let load = inner.load();
+        load.entries = depth;
         // Mostly a read, which all cores may do at once.
-        if inner.entries > self.bounds.peak.load(Relaxed) {
-            self.bounds.peak.fetch_max(inner.entries, Relaxed);
+        if depth > self.bounds.peak.load(Relaxed) {
+            self.bounds.peak.fetch_max(depth, Relaxed);
         }
-        let Some(turn) = turn else {
-            return depth;
-        };
-        push(&mut inner.queue, Out::Turn(slot, turn));
-        wake(inner);
+        if !queued {
+            load.queue.push_back(Out::Turn(slot));
+            wake(inner);
+        }
         depth
     }
 
     /// Waits until there is something to write. What was taken before has been written.
     pub(crate) async fn wait(&self) {
-        self.lock().writing = false;
+        self.lock().written();
         poll_fn(|cx| self.poll(cx, |inner| (!inner.is_empty()).then_some(()))).await;
     }
 
@@ -346,29 +354,24 @@ impl Outbox {
         let mut batch = Batch::default();
         let mut bytes = 0;
         let mut inner = self.lock();
-        batch.writes.rest = inner.rest.take().map(|rest| *rest);
-        batch.writes.pong = inner.pong.take().map(|pong| *pong);
+        if let Some(load) = &mut inner.load {
+            batch.writes.rest = load.rest.take().map(|rest| *rest);
+            batch.writes.pong = load.pong.take().map(|pong| *pong);
+        }
         while bytes < BATCH_BYTES
-            && let Some(out) = pop(&mut inner.queue)
+            && let Some(out) = inner.load.as_mut().and_then(|load| load.next())
         {
-            let frame = match out {
-                Out::Answer(frame) => {
-                    inner.answers -= 1;
-                    Some(frame)
-                }
-                Out::State(slot, state, r#ref, known) => {
-                    inner.answers -= u32::from(r#ref.is_some());
-                    inner.state_frame(slot, &state, r#ref.as_ref(), known, self.encoding)
-                }
-                Out::Turn(slot, turn) => inner.turn(slot, turn, self.encoding, &mut batch.dirty),
-            };
+            let frame = inner.frame(out, self.encoding, &mut batch.dirty);
             bytes += frame.as_ref().map_or(0, Bytes::len);
             batch.writes.frames.extend(frame);
         }
-        if inner.queue.is_none() && batch.dirty.is_empty() {
-            batch.close = inner.close;
+        if let Some(load) = &mut inner.load {
+            if load.queue.is_empty() && batch.dirty.is_empty() {
+                batch.close = load.close;
+            }
+            load.writing = !batch.writes.is_empty();
         }
-        inner.writing = !batch.writes.is_empty();
+        inner.tidy();
         batch
     }
 }
@@ -389,51 +392,90 @@ fn wake(mut inner: MutexGuard<'_, Inner>) {
     }
 }
 
-fn push<T>(queue: &mut Queue<T>, last: T) {
-    queue.get_or_insert_default().push_back(last);
-}
-
-/// The first of what waits.
-fn pop<T>(queue: &mut Queue<T>) -> Option<T> {
-    let first = queue.as_mut()?.pop_front();
-    queue.take_if(|queue| queue.is_empty());
-    first
-}
-
-fn retain<T>(queue: &mut Queue<T>, keep: impl FnMut(&T) -> bool) {
-    if let Some(waiting) = queue {
-        waiting.retain(keep);
-    }
-    queue.take_if(|queue| queue.is_empty());
-}
-
-fn waiting(topics: &mut [Waiting], slot: SlotId) -> Option<&mut Waiting> {
-    topics.iter_mut().find(|waiting| waiting.slot == slot)
-}
-
 impl Inner {
+    /// To put something into it.
+    fn load(&mut self) -> &mut Load {
+        self.load.get_or_insert_default()
+    }
+
+    /// Something was taken out of the load: without any, there is no room for it.
+    fn tidy(&mut self) {
+        self.load.take_if(|load| load.is_nothing());
+    }
+
     /// Whether there is nothing to do.
     fn is_empty(&self) -> bool {
-        let nothing = self.rest.is_none() && self.pong.is_none() && self.close.is_none();
-        nothing && self.queue.is_none()
+        self.load.as_deref().is_none_or(Load::is_silent)
     }
 
-    /// Whether a frame may be written by whoever has it: nothing is before it.
-    fn is_idle(&self) -> bool {
-        self.direct.is_some() && !self.writing && self.is_empty()
+    /// How many wait, of all topics.
+    fn entries(&self) -> usize {
+        self.load.as_ref().map_or(0, |load| load.entries)
     }
 
-    /// One more answer waits; `false` if that is too much: who asks and asks and does not read
-    /// is closed.
-    fn owe(&mut self, limit: u32) -> bool {
-        if self.answers < limit {
-            self.answers += 1;
-            return true;
+    fn next_word(&mut self) -> Option<Word> {
+        let word = self.load.as_mut()?.next_word();
+        self.tidy();
+        word
+    }
+
+    /// What was taken before has been written.
+    fn written(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.writing = false;
         }
-        self.queue = None;
-        self.answers = 0;
-        self.close = Some(Close::TooMany);
-        false
+        self.tidy();
+    }
+
+    fn waiting(&mut self, slot: SlotId) -> Option<&mut Waiting> {
+        match &mut self.first {
+            Some(first) if first.slot == slot => Some(first),
+            _ => {
+                let others = &mut self.load.as_mut()?.topics;
+                others.iter_mut().find(|waiting| waiting.slot == slot)
+            }
+        }
+    }
+
+    fn add(&mut self, waiting: Waiting) {
+        if self.load.as_ref().is_some_and(|load| load.closed) {
+            return;
+        }
+        match &self.first {
+            None => self.first = Some(waiting),
+            Some(_) => self.load().topics.push(waiting),
+        }
+    }
+
+    fn remove(&mut self, slot: SlotId) {
+        let load = self.load.as_deref_mut();
+        let removed = match &self.first {
+            Some(first) if first.slot == slot => {
+                let next = load.and_then(|load| load.topics.pop());
+                std::mem::replace(&mut self.first, next)
+            }
+            _ => load.and_then(|load| load.remove(slot)),
+        };
+        if let (Some(removed), Some(load)) = (removed, &mut self.load) {
+            load.entries -= removed.entries();
+        }
+        self.tidy();
+    }
+
+    /// The frame for what comes next, if there still is one.
+    fn frame(
+        &mut self,
+        out: Out,
+        encoding: Encoding,
+        dirty: &mut Vec<(Arc<dyn Watched>, WatcherId)>,
+    ) -> Option<Bytes> {
+        match out {
+            Out::Answer(frame) => Some(frame),
+            Out::State(slot, state, r#ref, known) => {
+                self.state_frame(slot, &state, r#ref.as_ref(), known, encoding)
+            }
+            Out::Turn(slot) => self.turn(slot, encoding, dirty),
+        }
     }
 
     fn state_frame(
@@ -444,7 +486,7 @@ impl Inner {
         known: bool,
         encoding: Encoding,
     ) -> Option<Bytes> {
-        let waiting = waiting(&mut self.topics, slot)?;
+        let waiting = self.waiting(slot)?;
         waiting.offset += 1;
         let (topic, offset) = (waiting.topic.topic(), waiting.offset);
         Some(if known {
@@ -457,29 +499,25 @@ impl Inner {
     fn turn(
         &mut self,
         slot: SlotId,
-        turn: u32,
         encoding: Encoding,
         dirty: &mut Vec<(Arc<dyn Watched>, WatcherId)>,
     ) -> Option<Bytes> {
-        let waiting = waiting(&mut self.topics, slot)?;
-        if waiting.turn != turn {
-            return None;
-        }
+        let waiting = self.waiting(slot)?;
         waiting.queued = false;
         if waiting.dirty {
             dirty.push((Arc::clone(&waiting.topic), waiting.watcher));
             return None;
         }
         // All of it goes now, whatever is left of it in one diff.
-        self.entries -= waiting.entries;
-        if waiting.deliveries.len() > 1 {
-            waiting.merge();
-        }
-        let delivery = waiting.deliveries.pop();
-        waiting.clear();
-        let delivery = delivery.filter(|d| !d.entries.is_empty() || d.count.is_some())?;
-        let mut frame = Vec::new();
-        waiting.frame(&delivery, encoding, &mut frame);
-        Some(frame.into())
+        let entries = waiting.entries();
+        let delivery = waiting.take();
+        let delivery = delivery.filter(|d| !d.entries.is_empty() || d.count.is_some());
+        let frame = delivery.map(|delivery| {
+            let mut frame = Vec::new();
+            waiting.frame(&delivery, encoding, &mut frame);
+            frame.into()
+        });
+        self.load().entries -= entries;
+        frame
     }
 }

@@ -32,6 +32,10 @@ const FEW: usize = 8;
 /// themselves, so that all cores do.
 const AT_ONCE: usize = 256;
 
+/// The memory of so many watchers is asked for before the first of them is told. The write of a
+/// frame needs much of the cache, too: more than a few would be pushed out again.
+const AHEAD: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct TopicHub {
     pub(crate) key: (TenantId, Topic),
@@ -332,11 +336,20 @@ impl TopicHub {
         let (mut clients, mut deepest) = (0, 0);
         let mut draft = (inner.watchers.len() <= AT_ONCE).then(Draft::default);
         let group = inner.watchers.iter_mut().map(|(_, member)| member);
-        for member in group.filter(|m| m.mode == Some(mode)) {
-            if let Some(delivery) = flush.of(&member.sight, &mut member.seen, &lists) {
-                clients += 1;
-                let depth = member.outbox.tell(member.slot, &delivery, draft.as_mut());
-                deepest = deepest.max(depth);
+        let mut group = group.filter(|m| m.mode == Some(mode));
+        let mut next = Vec::with_capacity(AHEAD);
+        loop {
+            next.extend(group.by_ref().take(AHEAD));
+            if next.is_empty() {
+                break;
+            }
+            Outbox::warm(next.iter().map(|member| &member.outbox));
+            for member in next.drain(..) {
+                if let Some(delivery) = flush.of(&member.sight, &mut member.seen, &lists) {
+                    clients += 1;
+                    let depth = member.outbox.tell(member.slot, &delivery, draft.as_mut());
+                    deepest = deepest.max(depth);
+                }
             }
         }
         inner.journeys.told(mode, clients, deepest);

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem::offset_of,
     sync::{Arc, Mutex, atomic::AtomicUsize},
 };
 
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use proptest::prelude::*;
 
-use super::{Bounds, Direct, Draft, Outbox, SlotId, Watched, WatcherId};
+use super::{Bounds, Direct, Draft, Inner, Outbox, SlotId, Waiting, Watched, WatcherId};
 use crate::hub::{Delivery, Entry, Gone, Told, TopicState};
 
 #[derive(Debug)]
@@ -167,8 +168,9 @@ impl World {
         let truth = self.truth.values();
         let truth: BTreeMap<_, _> = truth.map(|t| (t.item.user.to_string(), t.item.v)).collect();
         assert_eq!(self.knows, truth);
-        let inner = self.outbox.lock();
-        assert_eq!((inner.entries, inner.answers), (0, 0));
+        // Who waits again has written.
+        assert_eq!(self.outbox.wait().now_or_never(), None);
+        assert!(self.outbox.lock().load.is_none());
     }
 }
 
@@ -202,11 +204,10 @@ proptest! {
                 Step::Read => drop(world.read()),
                 Step::Ask => world.state(Ref::new("r").ok()),
             }
-            let inner = world.outbox.lock();
-            prop_assert!(inner.entries <= ENTRIES + 1);
+            prop_assert!(world.outbox.lock().entries() <= ENTRIES + 1);
         }
         // Who asks more than it reads is closed: that is another test.
-        if world.outbox.lock().close.is_none() {
+        if world.outbox.lock().load().close.is_none() {
             world.end();
         }
     }
@@ -220,7 +221,7 @@ fn many_words_on_one_person_are_one() {
     for _ in 0..10_000 {
         world.put(1);
     }
-    assert!(world.outbox.lock().entries <= 128);
+    assert!(world.outbox.lock().entries() <= 128);
     let batch = world.outbox.take();
     assert_eq!(batch.writes.frames.len(), 1);
     let frame = Encoding::Json
@@ -251,9 +252,9 @@ fn states_without_end_leave_no_line_for_who_does_not_read() {
         world.put(user);
         world.state(None);
     }
-    assert_eq!(world.outbox.lock().queue.as_ref().map_or(0, |q| q.len()), 1);
+    assert_eq!(world.outbox.lock().load().queue.len(), 1);
     world.put(1);
-    assert_eq!(world.outbox.lock().queue.as_ref().map_or(0, |q| q.len()), 2);
+    assert_eq!(world.outbox.lock().load().queue.len(), 2);
     world.end();
 }
 
@@ -325,4 +326,74 @@ proptest! {
         }
         prop_assert_eq!(&*tap.out.lock().unwrap(), &said);
     }
+}
+
+fn outbox_and_tap() -> (Arc<Outbox>, Tap) {
+    let tap = Tap::default();
+    *tap.room.lock().unwrap() = usize::MAX;
+    let direct: Arc<dyn Direct> = Arc::new(tap.clone());
+    (Outbox::new(Encoding::Json, bounds(), Some(direct)), tap)
+}
+
+fn diff() -> Arc<Delivery> {
+    Arc::new(Delivery::new(vec![Entry::Join(told(1, 1))], Some(1)))
+}
+
+#[test]
+fn whichever_topic_goes_the_others_are_told() {
+    for gone in 0..3 {
+        let (outbox, tap) = outbox_and_tap();
+        let slots: Vec<_> = (0..3).map(|watcher| outbox.add(room(), watcher)).collect();
+        outbox.remove(slots[gone]);
+        for (at, slot) in slots.into_iter().enumerate() {
+            let told = outbox.tell(slot, &diff(), Some(&mut Draft::default()));
+            let written = std::mem::take(&mut *tap.out.lock().unwrap());
+            assert_eq!(told, usize::from(at != gone));
+            assert_eq!(written.is_empty(), at == gone);
+            outbox.remove(slot);
+        }
+        assert!(outbox.lock().load.is_none());
+    }
+}
+
+#[test]
+fn a_topic_that_goes_takes_with_it_what_waited() {
+    let outbox = Outbox::new(Encoding::Json, bounds(), None);
+    let slots: Vec<_> = (0..3).map(|watcher| outbox.add(room(), watcher)).collect();
+    for slot in &slots {
+        outbox.tell(*slot, &diff(), None);
+    }
+    for (at, slot) in slots.into_iter().enumerate() {
+        assert_eq!(outbox.lock().entries(), 3 - at);
+        outbox.remove(slot);
+    }
+    assert!(outbox.take().writes.is_empty());
+    assert!(outbox.lock().load.is_none());
+}
+
+#[test]
+fn to_who_is_gone_nothing_is_written() {
+    let (outbox, tap) = outbox_and_tap();
+    let slot = outbox.add(room(), 0);
+    outbox.abandon();
+    let later = outbox.add(room(), 1);
+    for slot in [slot, later] {
+        assert_eq!(outbox.tell(slot, &diff(), Some(&mut Draft::default())), 0);
+    }
+    outbox.answer(&ServerFrame::new(None, ServerBody::Ack));
+    assert!(tap.out.lock().unwrap().is_empty());
+}
+
+/// What a frame touches is what it costs; and each connection has one.
+#[test]
+fn an_outbox_is_two_lines_of_the_cache() {
+    const COUNTERS: usize = 2 * size_of::<usize>();
+    const LINE: usize = 64;
+    assert_eq!(COUNTERS + size_of::<Outbox>(), 2 * LINE);
+    let without_lock = offset_of!(Outbox, direct);
+    assert!(COUNTERS + without_lock >= LINE);
+    // The lock is before what it locks.
+    let locked = without_lock - size_of::<Inner>();
+    let first = COUNTERS + locked + offset_of!(Inner, first);
+    assert!(first + offset_of!(Waiting, dirty) < LINE);
 }

@@ -1,6 +1,6 @@
 //! What waits of one topic for one client.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, iter::once, sync::Arc};
 
 use adsum_core::UserId;
 use adsum_proto::client::Encoding;
@@ -10,43 +10,71 @@ use super::{SlotId, Watched, WatcherId};
 use crate::hub::{Delivery, Entry};
 
 /// Entries of a topic that may wait before they are looked through for older words.
-const MERGE_FROM: u32 = 64;
+const MERGE_FROM: usize = 64;
 
+// There is one for each topic that a client watches: small. What telling needs comes first, to be
+// in the first line of the outbox's memory.
 #[derive(Debug)]
-// There is one for each topic that a client watches: small.
+#[repr(C)]
 pub(super) struct Waiting {
-    pub(super) slot: SlotId,
     pub(super) topic: Arc<dyn Watched>,
-    pub(super) watcher: WatcherId,
     pub(super) offset: u64,
-    pub(super) deliveries: Vec<Arc<Delivery>>,
-    pub(super) entries: usize,
-    merge_at: u32,
-    /// A state is queued, and what comes after it must not overtake it.
-    pub(super) turn: u32,
+    pub(super) slot: SlotId,
+    /// Its turn to be told what waits is in the outbox's queue.
     pub(super) queued: bool,
+    /// Too much has waited: the state is due.
     pub(super) dirty: bool,
+    pub(super) watcher: WatcherId,
+    backlog: Option<Box<Backlog>>,
+}
+
+/// Diffs that wait.
+#[derive(Debug)]
+struct Backlog {
+    first: Arc<Delivery>,
+    more: Vec<Arc<Delivery>>,
+    entries: usize,
+    /// With more entries than these it is worth looking for older words among them.
+    merge_at: usize,
 }
 
 impl Waiting {
     pub(super) fn new(slot: SlotId, topic: Arc<dyn Watched>, watcher: WatcherId) -> Self {
         Self {
-            slot,
             topic,
-            watcher,
             offset: 0,
-            deliveries: Vec::new(),
-            entries: 0,
-            merge_at: MERGE_FROM,
-            turn: 0,
+            slot,
             queued: false,
             dirty: false,
+            watcher,
+            backlog: None,
         }
     }
 
+    /// How many wait.
+    pub(super) fn entries(&self) -> usize {
+        self.backlog.as_ref().map_or(0, |backlog| backlog.entries)
+    }
+
     pub(super) fn push(&mut self, delivery: Arc<Delivery>) {
-        self.entries += delivery.weight();
-        self.deliveries.push(delivery);
+        match &mut self.backlog {
+            Some(backlog) => backlog.push(delivery),
+            none => *none = Some(Box::new(Backlog::new(delivery))),
+        }
+    }
+
+    /// Takes all that waits, as one diff.
+    pub(super) fn take(&mut self) -> Option<Arc<Delivery>> {
+        let mut backlog = self.backlog.take()?;
+        if !backlog.more.is_empty() {
+            backlog.merge();
+        }
+        Some(backlog.first)
+    }
+
+    /// Forgets what waits; answers how many entries that was.
+    pub(super) fn clear(&mut self) -> usize {
+        self.backlog.take().map_or(0, |backlog| backlog.entries)
     }
 
     /// The frame that tells a diff next, behind what is in these bytes.
@@ -54,29 +82,35 @@ impl Waiting {
         self.offset += 1;
         delivery.put(encoding, self.topic.topic(), self.offset, bytes);
     }
+}
 
-    /// So many wait that it is worth looking for older words among them.
-    pub(super) fn is_long(&self) -> bool {
-        self.entries > self.merge_at as usize
+impl Backlog {
+    fn new(first: Arc<Delivery>) -> Self {
+        Self {
+            entries: first.weight(),
+            first,
+            more: Vec::new(),
+            merge_at: MERGE_FROM,
+        }
     }
 
-    /// Forgets what waits; answers how many entries that was.
-    pub(super) fn clear(&mut self) -> usize {
-        self.deliveries = Vec::new();
-        self.merge_at = MERGE_FROM;
-        std::mem::take(&mut self.entries)
+    fn push(&mut self, delivery: Arc<Delivery>) {
+        self.entries += delivery.weight();
+        self.more.push(delivery);
+        if self.entries > self.merge_at {
+            self.merge();
+        }
     }
 
     /// Makes one diff of all that waits: the newest word on each person, as news to somebody who
     /// knows what was sent last.
-    pub(super) fn merge(&mut self) {
-        metrics()
-            .conflations
-            .add(self.deliveries.len().saturating_sub(1));
-        let count = self.deliveries.iter().rev().find_map(|d| d.count);
+    fn merge(&mut self) {
+        metrics().conflations.add(self.more.len());
+        let all = || once(&self.first).chain(&self.more);
+        let count = all().rev().find_map(|d| d.count);
         let mut order: Vec<UserId> = Vec::new();
         let mut people: HashMap<UserId, (bool, Entry)> = HashMap::new();
-        for entry in self.deliveries.iter().flat_map(|d| &d.entries) {
+        for entry in all().flat_map(|d| &d.entries) {
             let known = !matches!(entry, Entry::Join(_));
             people
                 .entry(entry.user().clone())
@@ -96,9 +130,10 @@ impl Waiting {
             }
         });
         let merged = Arc::new(Delivery::new(merged.collect(), count));
-        self.entries = merged.weight();
-        let twice = u32::try_from(2 * self.entries).unwrap_or(u32::MAX);
-        self.merge_at = MERGE_FROM.max(twice);
-        self.deliveries = vec![merged];
+        let merge_at = MERGE_FROM.max(2 * merged.weight());
+        *self = Self {
+            merge_at,
+            ..Self::new(merged)
+        };
     }
 }

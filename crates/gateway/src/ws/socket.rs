@@ -5,7 +5,9 @@
 
 use std::{
     future::poll_fn,
+    hint::black_box,
     io::{self, ErrorKind, Read, Write},
+    os::fd::AsRawFd,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -188,6 +190,10 @@ impl Direct for TcpStream {
         // What is wrong with the socket is found by the connection, which has to write the rest.
         let count = rustix::net::send(self, whole, flags).unwrap_or(0);
         (count < whole.len()).then(|| Bytes::copy_from_slice(&whole[count..]))
+    }
+
+    fn warm(&self) {
+        black_box(self.as_raw_fd());
     }
 }
 
