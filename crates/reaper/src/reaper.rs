@@ -7,6 +7,7 @@ use adsum_core::NodeId;
 use adsum_core::membership::Membership;
 use adsum_core::store::Store;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{ReaperConfig, ReaperStatus, control::Control};
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) status: watch::Sender<ReaperStatus>,
     /// This node's id, as `control` last heard of it; wakes sweepers that wait for a lease.
     pub(crate) node: watch::Sender<Option<NodeId>>,
+    /// What the beats of sweeps are counted from.
+    pub(crate) began: Instant,
     /// Turns at the store: first come, first served.
     pub(crate) turns: Semaphore,
     /// Turns at the registry.
@@ -41,6 +44,7 @@ impl Reaper {
         let shared = Shared {
             store,
             membership,
+            began: Instant::now(),
             status: watch::Sender::default(),
             node: watch::Sender::default(),
             turns: Semaphore::new(config.concurrent_sweeps.max(1)),

@@ -11,6 +11,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{End, Step, Sweeper};
 use crate::{Idle, LastSweep, ShardStatus};
 
+/// Beats in an interval.
+const BEATS: u32 = 4;
+
+/// The time until the last beat within an interval from now. Shards with nothing to do are swept on
+/// the same beats: a server that does several sweeps at once is woken for all of them once.
+fn until_beat(now: Duration, interval: Duration) -> Duration {
+    let beat = (interval / BEATS).as_nanos().max(1);
+    let over = (now + interval).as_nanos() % beat;
+    interval - Duration::from_nanos(u64::try_from(over).unwrap_or_default())
+}
+
 impl Sweeper {
     /// A sweep was accepted. Answers how long to rest; not at all when there is more to do.
     pub(super) async fn swept(&mut self, last: LastSweep, next_ms: Option<u64>) -> Step {
@@ -34,10 +45,9 @@ impl Sweeper {
             return Ok(None);
         }
         let config = &self.shared.config;
-        // A little less each time, so that shards which started together do not stay in step.
-        let interval = config.sweep_interval.mul_f64(rand::random_range(0.9..=1.0));
-        let next = next_ms.map_or(interval, Duration::from_millis);
-        Ok(Some(next.min(interval).max(config.sweep_pause)))
+        let longest = until_beat(self.shared.began.elapsed(), config.sweep_interval);
+        let next = next_ms.map_or(longest, Duration::from_millis);
+        Ok(Some(next.min(longest).max(config.sweep_pause)))
     }
 
     /// A sweep does not tell whether the epoch has settled, so this asks, until it has. Every
@@ -139,5 +149,20 @@ impl Sweeper {
             note(shard);
             *shard != before
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_that_rest_meet_on_beats() {
+        let interval = Duration::from_millis(3000);
+        for now in [0, 1, 740, 749, 750, 2999, 3001, 100_123].map(Duration::from_millis) {
+            let rest = until_beat(now, interval);
+            assert_eq!((now + rest).as_millis() % 750, 0, "{now:?}");
+            assert!(rest <= interval && rest > interval * 3 / 4, "{now:?}");
+        }
     }
 }
