@@ -257,9 +257,9 @@ async fn a_killed_master_costs_nobody_their_presence() -> Result<()> {
 async fn an_emptied_redis_heals() -> Result<()> {
     let world = World::new("emptied").await?;
     world
-        .survives("FLUSHALL and SCRIPT FLUSH", || async {
+        .survives("FLUSHALL and FUNCTION FLUSH", || async {
             world.cluster.flush_all().await?;
-            world.cluster.script_flush().await
+            world.cluster.function_flush().await
         })
         .await
 }

@@ -163,10 +163,10 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Makes every live node forget every script.
-    pub async fn script_flush(&self) -> Result<()> {
-        for node in self.live() {
-            node.script_flush().await?;
+    /// Makes every master forget every function, and its replicas with it.
+    pub async fn function_flush(&self) -> Result<()> {
+        for master in self.masters().await? {
+            master.function_flush().await?;
         }
         Ok(())
     }

@@ -174,9 +174,9 @@ impl RedisProcess {
         self.query(&cmd("FLUSHALL")).await
     }
 
-    /// Forgets every script.
-    pub async fn script_flush(&self) -> Result<()> {
-        self.query(cmd("SCRIPT").arg("FLUSH")).await
+    /// Forgets every function.
+    pub async fn function_flush(&self) -> Result<()> {
+        self.query(cmd("FUNCTION").arg("FLUSH")).await
     }
 
     /// The processor time it has used since it started, in user and in system mode.

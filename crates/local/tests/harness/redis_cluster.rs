@@ -80,7 +80,7 @@ async fn a_cluster_serves_on_all_slots() -> Result<()> {
         ensure!(cluster.replicas_of(master).await?.len() == 1);
     }
     ensure!(cluster.used_memory().await? > 0 && cluster.cpu_seconds().await? > 0.0);
-    cluster.script_flush().await?;
+    cluster.function_flush().await?;
     cluster.flush_all().await?;
     ensure!(client.get::<_, Option<u32>>(1).await?.is_none());
     Ok(())

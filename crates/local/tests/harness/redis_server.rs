@@ -51,7 +51,7 @@ async fn a_server_tells_what_it_uses_and_forgets_on_demand() -> Result<()> {
     let () = server.conn().await?.set("key", "x".repeat(1 << 20)).await?;
     ensure!(server.used_memory().await? > 1 << 20);
     ensure!(server.cpu_seconds().await? > 0.0);
-    server.script_flush().await?;
+    server.function_flush().await?;
     server.flush_all().await?;
     ensure!(server.used_memory().await? < 2 << 20);
     Ok(())

@@ -2,4 +2,6 @@
 --
 -- Answers: ok epoch now fence
 
-return { 'ok', epoch, now, call('HINCRBY', META, 'fence', 1) }
+writing('claim', function()
+  return { 'ok', epoch, now, call('HINCRBY', META, 'fence', 1) }
+end)

@@ -1,23 +1,23 @@
 -- Closes a session and leaves a tombstone for its connection.
 --
--- ARGV: 10 owner   11 device   12 conn   13 rev   14 reason (code)   15 origin   16 tomb_ms
+-- Body: owner, device, conn, rev, reason (code), origin, tomb_ms
 -- Answers: ok epoch now committed | superseded epoch now conn
 
-local owner, device = ARGV[10], ARGV[11]
-local conn, rev = tonumber(ARGV[12]), tonumber(ARGV[13])
+writing('close', function(body)
+  local owner, device, conn, rev, reason, origin, tomb_ms = unpack_record(body)
+  local person = read_person(call('HGET', PEOPLE, owner))
+  local old, place = find(person, device)
+  if old and old[2] > conn then
+    return { 'superseded', epoch, now, old[2] }
+  end
+  if old and old[2] == conn and rev <= old[3] then
+    return { 'ok', epoch, now, 0 }
+  end
 
-local person = read_person(call('HGET', PEOPLE, owner))
-local old, place = find(person, device)
-if old and old[2] > conn then
-  return { 'superseded', epoch, now, old[2] }
-end
-if old and old[2] == conn and rev <= old[3] then
-  return { 'ok', epoch, now, 0 }
-end
-
-bury(owner .. '\31' .. device, conn, tonumber(ARGV[16]))
-if not old then
-  return { 'ok', epoch, now, 0 }
-end
-remove_session(owner, person, place, tonumber(ARGV[14]), ARGV[15])
-return { 'ok', epoch, now, 1 }
+  bury(owner .. '\31' .. device, conn, tomb_ms)
+  if not old then
+    return { 'ok', epoch, now, 0 }
+  end
+  remove_session(owner, person, place, reason, origin)
+  return { 'ok', epoch, now, 1 }
+end)

@@ -1,7 +1,9 @@
 -- Closes all sessions of a user, or that of one device, whatever their connection.
 --
--- ARGV: 10 owner   11 device, or "" for all   12 tomb_ms
+-- Body: owner, device, or "" for all, tomb_ms
 -- Answers: ok epoch now devices
 
-local closed = kick(ARGV[10], ARGV[11], tonumber(ARGV[12]))
-return { 'ok', epoch, now, closed }
+writing('kick', function(body)
+  local owner, device, tomb_ms = unpack_record(body)
+  return { 'ok', epoch, now, kick(owner, device, tomb_ms) }
+end)

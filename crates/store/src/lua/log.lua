@@ -1,18 +1,21 @@
 -- Where the log stands, and a part of it. Writes nothing.
 --
--- ARGV: 10 after (an entry's number)   11 limit
+-- Body: after (an entry's number), limit
 -- Answers: ok epoch now seq first settling entries | unborn 0 now
 
-if not meta[1] then
-  return { 'unborn', 0, now }
-end
-local oldest = call('XRANGE', LOG, '-', '+', 'COUNT', 1)
-local first = oldest[1] and tonumber(string.match(oldest[1][1], '^%d+')) or 0
-local entries = {}
-if ARGV[11] ~= '0' then
-  for n, entry in ipairs(call('XRANGE', LOG, '(' .. ARGV[10] .. '-0', '+', 'COUNT', ARGV[11])) do
-    entries[n] = entry[2][2]
+reading('log', function(body)
+  if not shards then
+    return { 'unborn', 0, now }
   end
-end
-local settling = (meta[5] == '1' or meta[4] ~= replid) and 1 or 0
-return { 'ok', tonumber(meta[2]), now, tonumber(meta[3]), first, settling, entries }
+  local after, limit = unpack_record(body)
+  local oldest = call('XRANGE', LOG, '-', '+', 'COUNT', 1)
+  local first = oldest[1] and tonumber(string.match(oldest[1][1], '^%d+')) or 0
+  local entries = {}
+  if limit > 0 then
+    local from = format('(%d-0', after)
+    for n, entry in ipairs(call('XRANGE', LOG, from, '+', 'COUNT', limit)) do
+      entries[n] = entry[2][2]
+    end
+  end
+  return { 'ok', epoch, now, seq, first, is_settling(), entries }
+end)

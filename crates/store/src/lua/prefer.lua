@@ -1,43 +1,13 @@
 -- Writes one preference under its version.
 --
--- ARGV: 10 owner   11 setting: 1 status, 3 visibility, 5 contacts (its place in the record)
---       12 version   13 value (a code), or the list (packed)   14 origin, or none
+-- Body: owner, setting: 1 status, 3 visibility, 5 contacts (its place in the record), version,
+--       value (a code), or the list (a string), origin
 -- Answers: ok epoch now prefs | stale epoch now prefs
 
-local owner, setting, version = ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12])
-local is_list = setting == 5
-local list_field = 'c\31' .. owner
-local prefs = unpack_record(call('HGET', PREFS, owner) or DEFAULT)
-local recorded = is_list and prefs[5] or prefs[setting + 1]
+local CONTACTS = 5
 
-local function same_value()
-  if is_list then
-    return call('HGET', PREFS, list_field) == ARGV[13]
-  end
-  return prefs[setting] == tonumber(ARGV[13])
-end
-
-local function write()
-  call('HSET', PREFS, owner, pack(prefs))
-  if is_list then
-    call('HSET', PREFS, list_field, ARGV[13])
-  end
-end
-
-if version < recorded or (version == recorded and not same_value()) then
-  return { 'stale', epoch, now, pack(prefs) }
-end
-if version == recorded then
-  -- Written again, so that waiting for a replica means something.
-  write()
-  return { 'ok', epoch, now, pack(prefs) }
-end
-
-local person = read_person(call('HGET', PEOPLE, owner))
-if is_list then
-  prefs[5] = version
-else
-  local value = tonumber(ARGV[13])
+-- Puts a status or a visibility into the preferences, under its version.
+local function set_preference(prefs, setting, version, value, owner, person)
   if setting == 1 then
     if value ~= INVISIBLE then
       prefs[6] = 0
@@ -47,11 +17,48 @@ else
   end
   prefs[setting], prefs[setting + 1] = value, version
 end
-write()
-commit(3, 0, owner, '', EMPTY, NONE, pack(prefs), ARGV[14] or '')
-if person then
-  person[4] = prefs
-  person[2], person[3] = epoch, seq
-  call('HSET', PEOPLE, owner, pack(person))
-end
-return { 'ok', epoch, now, pack(prefs) }
+
+writing('prefer', function(body)
+  local owner, setting, version, value, origin = unpack_record(body)
+  local is_list, list_field = setting == CONTACTS, 'c\31' .. owner
+  local prefs = unpack_record(call('HGET', PREFS, owner) or DEFAULT)
+  local recorded = is_list and prefs[CONTACTS] or prefs[setting + 1]
+
+  local function same_value()
+    if is_list then
+      return call('HGET', PREFS, list_field) == value
+    end
+    return prefs[setting] == value
+  end
+
+  local function write()
+    call('HSET', PREFS, owner, pack(prefs))
+    if is_list then
+      call('HSET', PREFS, list_field, value)
+    end
+  end
+
+  if version < recorded or (version == recorded and not same_value()) then
+    return { 'stale', epoch, now, pack(prefs) }
+  end
+  if version == recorded then
+    -- Written again, so that waiting for a replica means something.
+    write()
+    return { 'ok', epoch, now, pack(prefs) }
+  end
+
+  local person = read_person(call('HGET', PEOPLE, owner))
+  if is_list then
+    prefs[CONTACTS] = version
+  else
+    set_preference(prefs, setting, version, value, owner, person)
+  end
+  write()
+  commit(3, 0, owner, '', EMPTY, NONE, pack(prefs), origin)
+  if person then
+    person[4] = prefs
+    person[2], person[3] = epoch, seq
+    call('HSET', PEOPLE, owner, pack(person))
+  end
+  return { 'ok', epoch, now, pack(prefs) }
+end)

@@ -1,47 +1,49 @@
 -- What every write begins with: the epoch (steps 1 to 3), and the way to commit a change.
 
-local epoch, seq = tonumber(meta[2] or 0), tonumber(meta[3] or 0)
-local log_bytes, log_first = tonumber(meta[6] or 0), tonumber(meta[7] or 1)
-
 -- How the codec writes "none", and an empty list.
 local NONE, EMPTY = '\194', '\144'
+-- Whether the epoch began before this call.
+local same_epoch
+
+local function write_head()
+  call('HSET', META, 'head', pack(shards, epoch, seq, unsettled, log_bytes, log_first))
+end
+
+-- The oldest entries of the log go, 64 at most, never the newest.
+local function trim_log()
+  -- The log has no gaps, so its numbers tell its length.
+  local length, gone = seq - log_first + 1, 0
+  for _, entry in ipairs(call('XRANGE', LOG, '-', '+', 'COUNT', 64)) do
+    local left = length - gone
+    if left <= 1 or (left <= log_len - 63 and log_bytes <= log_max_bytes) then
+      break
+    end
+    gone = gone + 1
+    log_bytes = log_bytes - #entry[2][2]
+  end
+  log_first = log_first + gone
+  call('XTRIM', LOG, 'MAXLEN', '=', length - gone)
+end
 
 -- Numbers, logs and pushes one change; rooms, session and prefs come packed. `seq` is recorded
--- at once: an error later in the script must not leave a log that is ahead of it.
+-- at once: an error later in the call must not leave a log that is ahead of it.
 local function commit(event, reason, owner, device, rooms_before, session, prefs, origin)
   seq = seq + 1
-  local digits = format('%.0f', seq)
   -- 156 begins an array of twelve.
   local record = '\156' .. pack(1, epoch, seq, now, event, reason, owner, device)
     .. rooms_before .. session .. prefs .. pack(origin)
-  call('XADD', LOG, digits .. '-0', 'e', record)
+  call('XADD', LOG, format('%d-0', seq), 'e', record)
   log_bytes = log_bytes + #record
-  -- The log has no gaps, so its numbers tell its length.
-  local length, most, bytes = seq - log_first + 1, tonumber(ARGV[8]), tonumber(ARGV[9])
-  if length > most or log_bytes > bytes then
-    -- The oldest go, 64 at most, never the newest.
-    local gone = 0
-    for _, entry in ipairs(call('XRANGE', LOG, '-', '+', 'COUNT', 64)) do
-      local left = length - gone
-      if left <= 1 or (left <= most - 63 and log_bytes <= bytes) then
-        break
-      end
-      gone = gone + 1
-      log_bytes = log_bytes - #entry[2][2]
-    end
-    log_first = log_first + gone
-    call('XTRIM', LOG, 'MAXLEN', '=', length - gone)
-    call('HSET', META, 'log_first', format('%.0f', log_first))
+  if seq - log_first + 1 > log_len or log_bytes > log_max_bytes then
+    trim_log()
   end
-  call('HSET', META, 'seq', digits, 'log_bytes', format('%.0f', log_bytes))
-  call('SPUBLISH', ARGV[1], record)
+  write_head()
+  call('SPUBLISH', CHANNEL, record)
 end
 
-local same_epoch = meta[1] and meta[4] == replid and tonumber(ARGV[3]) <= epoch
-if not meta[1] then
-  -- Birth.
-  call('HSET', META, 'shards', ARGV[2], 'epoch', 0, 'seq', 0, 'fence', 0, 'log_bytes', 0,
-    'log_first', 1, 'alive', format('%.0f', now), 'condemned', 0)
+local function give_birth(configured)
+  shards = configured
+  call('HSET', META, 'fence', 0, 'alive', format('%d', now), 'condemned', 0)
   call('HSET', PEOPLE, '', '')
   call('ZADD', DEADLINES, '+inf', '')
   call('ZADD', HELD, 0, '')
@@ -51,9 +53,37 @@ if not meta[1] then
   -- Only remains of a shard whose meta was deleted by hand: its numbers would be in the way.
   call('DEL', LOG)
 end
-if not same_epoch then
-  epoch = math.max(epoch, now, tonumber(ARGV[3])) + 1 + tonumber(ARGV[4])
-  call('HSET', META, 'epoch', format('%.0f', epoch), 'replid', replid,
-    'settle_until', format('%.0f', now + tonumber(ARGV[6])), 'unsettled', 1)
+
+local function begin(keys, args)
+  local configured = look(keys, args)
+  same_epoch = shards and recorded_replid == replid and highest <= epoch
+  if same_epoch then
+    return
+  end
+  if not shards then
+    give_birth(configured)
+  end
+  epoch = math.max(epoch, now, highest) + 1 + nonce
+  unsettled = 1
+  call('HSET', META, 'replid', replid, 'settle_until', format('%d', now + settle_ms))
   commit(0, 0, '', '', EMPTY, NONE, NONE, '')
+end
+
+local function writing(name, run)
+  redis.register_function(PREFIX .. name, function(keys, args)
+    begin(keys, args)
+    return run(args[3])
+  end)
+end
+
+-- One that writes nothing, which Redis runs even when it takes no writes.
+local function reading(name, run)
+  redis.register_function({
+    function_name = PREFIX .. name,
+    callback = function(keys, args)
+      look(keys, args)
+      return run(args[3])
+    end,
+    flags = { 'no-writes' },
+  })
 end

@@ -6,8 +6,8 @@ local function bury(key, conn, tomb_ms)
   if old and old > conn then
     conn = old
   end
-  local till = format('%.0f', now + tomb_ms)
-  call('HSET', TOMBS, key, format('%.0f', conn) .. ':' .. till)
+  local till = format('%d', now + tomb_ms)
+  call('HSET', TOMBS, key, format('%d', conn) .. ':' .. till)
   call('ZADD', DEADLINES, till, 't' .. key)
 end
 
@@ -21,7 +21,7 @@ local function remove_session(owner, person, place, reason, origin)
   if last then
     local seen = prefs[1] == INVISIBLE and prefs[6] or now
     if seen ~= 0 then
-      call('ZADD', SEEN, format('%.0f', seen), owner)
+      call('ZADD', SEEN, format('%d', seen), owner)
     end
     call('HDEL', PEOPLE, owner)
   end

@@ -1,28 +1,25 @@
 -- Closes what is overdue; trims tombstones and last seen; takes back deadlines that are too far
 -- away.
 --
--- ARGV: 10 fence: epoch   11 fence: number   12 limit   13 max_deadline_ms   14 retention_ms
---       15 origin of what it closes, or none
+-- Body: fence: epoch, fence: number, limit, max_deadline_ms, retention_ms, origin of what it
+--       closes, or ""
 -- Answers: ok epoch now closed next (-1 for none) | refused epoch now
 
 local DISCONNECT, TIMEOUT, NODE_LOST = 2, 3, 4
 
-local reaping = call('HMGET', META, 'fence', 'condemned')
-local limit, condemned = tonumber(ARGV[12]), tonumber(reaping[2] or 0)
-if tonumber(ARGV[10]) ~= epoch or tonumber(ARGV[11]) < tonumber(reaping[1]) then
-  return { 'refused', epoch, now }
-end
+-- Of the sweep that runs.
+local limit, condemned, sweep_origin
 
-local function clamp()
-  local most = format('%.0f', now + tonumber(ARGV[13]))
+local function clamp(max_deadline_ms)
+  local most = format('%d', now + max_deadline_ms)
   local far = call('ZREVRANGEBYSCORE', DEADLINES, '(+inf', '(' .. most, 'LIMIT', 0, limit)
   for _, member in ipairs(far) do
     call('ZADD', DEADLINES, most, member)
   end
 end
 
-local function forget_seen()
-  local before = '(' .. format('%.0f', now - tonumber(ARGV[14]))
+local function forget_seen(retention_ms)
+  local before = format('(%d', now - retention_ms)
   local old = math.min(limit, call('ZCOUNT', SEEN, '-inf', before))
   if old > 0 then
     call('ZREMRANGEBYRANK', SEEN, 0, old - 1)
@@ -57,7 +54,7 @@ end
 -- says; one that was set back leaves them among the others, which is worth a search only then.
 local function overdue()
   local list = {}
-  collect(list, '-inf', format('%.0f', now), is_overdue)
+  collect(list, '-inf', format('%d', now), is_overdue)
   local found = 0
   for _, entry in ipairs(list) do
     local letter = string.sub(entry[1], 1, 1)
@@ -66,7 +63,7 @@ local function overdue()
     end
   end
   if found < condemned then
-    collect(list, '(' .. format('%.0f', now), '(+inf', function(member)
+    collect(list, format('(%d', now), '(+inf', function(member)
       local letter = string.sub(member, 1, 1)
       return letter == 'c' or letter == 'e'
     end)
@@ -87,7 +84,7 @@ local function close_held(key, holder, reason)
   if not session or session[1] ~= holder then
     return 0
   end
-  remove_session(owner, person, place, reason, ARGV[15] or '')
+  remove_session(owner, person, place, reason, sweep_origin)
   return 1
 end
 
@@ -120,7 +117,7 @@ end
 local function condemn(member, due)
   local doomed = (string.sub(member, 1, 1) == 'h' and 'c' or 'e') .. string.sub(member, 2)
   call('ZREM', DEADLINES, member)
-  call('ZADD', DEADLINES, format('%.0f', due), doomed)
+  call('ZADD', DEADLINES, format('%d', due), doomed)
   condemned = condemned + 1
   call('HSET', META, 'condemned', condemned)
   return doomed
@@ -162,24 +159,35 @@ local function next_due()
   return wait
 end
 
-clamp()
-forget_seen()
-local list = overdue()
-if now < settle_until then
+writing('sweep', function(body)
+  local fence_epoch, fence, max_deadline_ms, retention_ms
+  fence_epoch, fence, limit, max_deadline_ms, retention_ms, sweep_origin = unpack_record(body)
+  local settle_until = live()
+  local reaping = call('HMGET', META, 'fence', 'condemned')
+  condemned = tonumber(reaping[2] or 0)
+  if fence_epoch ~= epoch or fence < tonumber(reaping[1]) then
+    return { 'refused', epoch, now }
+  end
+
+  clamp(max_deadline_ms)
+  forget_seen(retention_ms)
+  local list = overdue()
+  if now < settle_until then
+    for _, entry in ipairs(list) do
+      if string.sub(entry[1], 1, 1) == 't' then
+        drop_tomb(entry[1])
+      end
+    end
+    return { 'ok', epoch, now, 0, settle_until - now }
+  end
+  local closed = 0
   for _, entry in ipairs(list) do
-    if string.sub(entry[1], 1, 1) == 't' then
-      drop_tomb(entry[1])
+    if closed < limit then
+      closed = closed + settle_member(entry[1], entry[2], limit - closed)
     end
   end
-  return { 'ok', epoch, now, 0, settle_until - now }
-end
-local closed = 0
-for _, entry in ipairs(list) do
-  if closed < limit then
-    closed = closed + settle_member(entry[1], entry[2], limit - closed)
+  if closed >= limit or #list >= limit then
+    return { 'ok', epoch, now, closed, 0 }
   end
-end
-if closed >= limit or #list >= limit then
-  return { 'ok', epoch, now, closed, 0 }
-end
-return { 'ok', epoch, now, closed, next_due() }
+  return { 'ok', epoch, now, closed, next_due() }
+end)

@@ -1,82 +1,85 @@
 -- HTTP heartbeats: sessions that hold themselves, each judged by itself, in order.
 --
--- ARGV: from 10 on eight for each, 500 of them at most: owner device conn rev ttl_ms
---       rooms (packed) state (packed) origin
+-- Body: a list with eight for each, 500 of them at most: owner device conn rev ttl_ms rooms
+--       state (a string) origin
 -- Answers: ok epoch now, then for each two: committed (0 or 1) and 0, or -1 and the connection
 --          that supersedes it
 
-if #ARGV < 10 then
-  return { 'ok', epoch, now }
-end
-
--- What is read, for all at once, and before the first write.
-local owners, keys = {}, {}
-for i = 10, #ARGV, 8 do
-  owners[#owners + 1] = ARGV[i]
-  keys[#keys + 1] = ARGV[i] .. '\31' .. ARGV[i + 1]
-end
-local raw_people = call('HMGET', PEOPLE, unpack(owners))
-local tombs = call('HMGET', TOMBS, unpack(keys))
-local raw_prefs = call('HMGET', PREFS, unpack(owners))
-local people, prefs = {}, {}
-for n, owner in ipairs(owners) do
-  if not prefs[owner] then
-    people[owner] = read_person(raw_people[n])
-    prefs[owner] = unpack_record(raw_prefs[n] or DEFAULT)
+writing('touch', function(body)
+  local beats = unpack_record(body)
+  if #beats == 0 then
+    return { 'ok', epoch, now }
   end
-end
 
-local answer = { 'ok', epoch, now }
-local written, deadlines = {}, {}
-for n, owner in ipairs(owners) do
-  local i = 8 * n + 2
-  local device, conn, rev = ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local person = people[owner]
-  local old = find(person, device)
-  local above = superseded(old, tomb_of(tombs[n]), conn)
-  local committed = 0
-  if not above and not (old and old[2] == conn and rev <= old[3]) then
-    local rooms, state, own = with_times(unpack_record(ARGV[i + 5]), old), ARGV[i + 6], prefs[owner]
-    local session = { '', conn, rev, old and old[4] or now, rooms, state }
-    if old and old[1] ~= '' then
-      release(old, keys[n])
-    end
-    if not (old and old[6] == state and same_list(old[5], rooms)
-        and same_list(own, person[4])) then
-      committed = 1
-      commit(2, 0, owner, device, names_of(old), pack(session), pack(own), ARGV[i + 7])
-    end
-    if not person then
-      person = { 1, 0, 0, own }
-      people[owner] = person
-    end
-    person[4] = own
-    put(person, device, session)
-    if committed == 1 then
-      person[2], person[3] = epoch, seq
-    end
-    written[owner] = person
-    deadlines[keys[n]] = ARGV[i + 4]
+  -- What is read, for all at once, and before the first write.
+  local owners, keys = {}, {}
+  for i = 1, #beats, 8 do
+    owners[#owners + 1] = beats[i]
+    keys[#keys + 1] = beats[i] .. '\31' .. beats[i + 1]
   end
-  answer[2 * n + 2] = above and -1 or committed
-  answer[2 * n + 3] = above or 0
-end
+  local raw_people = call('HMGET', PEOPLE, unpack(owners))
+  local tombs = call('HMGET', TOMBS, unpack(keys))
+  local raw_prefs = call('HMGET', PREFS, unpack(owners))
+  local people, prefs = {}, {}
+  for n, owner in ipairs(owners) do
+    if not prefs[owner] then
+      people[owner] = read_person(raw_people[n])
+      prefs[owner] = unpack_record(raw_prefs[n] or DEFAULT)
+    end
+  end
 
--- What is written, for all at once. Most have the same ttl: its deadline is spelled once.
-local records, dues, spelled = {}, {}, {}
-for owner, person in pairs(written) do
-  records[#records + 1] = owner
-  records[#records + 1] = pack(person)
-end
-for key, ttl in pairs(deadlines) do
-  if not spelled[ttl] then
-    spelled[ttl] = format('%.0f', now + tonumber(ttl))
+  local answer = { 'ok', epoch, now }
+  local written, deadlines = {}, {}
+  for n, owner in ipairs(owners) do
+    local i = 8 * n - 7
+    local device, conn, rev = beats[i + 1], beats[i + 2], beats[i + 3]
+    local person = people[owner]
+    local old = find(person, device)
+    local above = superseded(old, tomb_of(tombs[n]), conn)
+    local committed = 0
+    if not above and not (old and old[2] == conn and rev <= old[3]) then
+      local rooms, state, own = with_times(beats[i + 5], old), beats[i + 6], prefs[owner]
+      local session = { '', conn, rev, old and old[4] or now, rooms, state }
+      if old and old[1] ~= '' then
+        release(old, keys[n])
+      end
+      if not (old and old[6] == state and same_list(old[5], rooms)
+          and same_list(own, person[4])) then
+        committed = 1
+        commit(2, 0, owner, device, names_of(old), pack(session), pack(own), beats[i + 7])
+      end
+      if not person then
+        person = { 1, 0, 0, own }
+        people[owner] = person
+      end
+      person[4] = own
+      put(person, device, session)
+      if committed == 1 then
+        person[2], person[3] = epoch, seq
+      end
+      written[owner] = person
+      deadlines[keys[n]] = beats[i + 4]
+    end
+    answer[2 * n + 2] = above and -1 or committed
+    answer[2 * n + 3] = above or 0
   end
-  dues[#dues + 1] = spelled[ttl]
-  dues[#dues + 1] = 's' .. key
-end
-if #records > 0 then
-  call('HSET', PEOPLE, unpack(records))
-  call('ZADD', DEADLINES, unpack(dues))
-end
-return answer
+
+  -- What is written, for all at once. Most have the same ttl: its deadline is spelled once.
+  local records, dues, spelled = {}, {}, {}
+  for owner, person in pairs(written) do
+    records[#records + 1] = owner
+    records[#records + 1] = pack(person)
+  end
+  for key, ttl in pairs(deadlines) do
+    if not spelled[ttl] then
+      spelled[ttl] = format('%d', now + ttl)
+    end
+    dues[#dues + 1] = spelled[ttl]
+    dues[#dues + 1] = 's' .. key
+  end
+  if #records > 0 then
+    call('HSET', PEOPLE, unpack(records))
+    call('ZADD', DEADLINES, unpack(dues))
+  end
+  return answer
+end)

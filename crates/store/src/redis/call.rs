@@ -10,20 +10,22 @@ use super::{
     RedisConfig,
     cluster::Cluster,
     errors::{Failure, judge},
+    functions::{self, Args, Function},
     pool::Pool,
-    scripts::{Args, Script},
 };
 use crate::Keys;
 
 /// Between two attempts: doubles from the first to the second, and is cut at random.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
+const FORGOTTEN: &str = "the node forgot its functions";
+
 /// One thing to send, in every attempt the same.
 enum Request<'a> {
     Command(&'a Cmd),
     Masters(&'a Cmd),
-    Script {
-        script: &'a Script,
+    Function {
+        function: Function,
         keys: &'a Keys,
         args: &'a Args,
         then: Option<&'a Cmd>,
@@ -31,20 +33,28 @@ enum Request<'a> {
 }
 
 impl Request<'_> {
-    /// Sends it; a script by its hash, or whole where it is not known.
-    async fn send(&self, pool: &Pool, slot: u16, whole: bool) -> RedisResult<Vec<Value>> {
+    /// Sends it; a function behind the library where that is not known.
+    async fn send(&self, pool: &Pool, slot: u16, load: bool) -> RedisResult<Vec<Value>> {
         match self {
             Self::Command(command) => pool.send(slot, std::slice::from_ref(*command)).await,
             Self::Masters(command) => pool.send_masters(command).await,
-            Self::Script {
-                script,
+            Self::Function {
+                function,
                 keys,
                 args,
                 then,
             } => {
-                let script = [script.command(keys, args, whole)];
-                let all: Vec<_> = script.into_iter().chain(then.cloned()).collect();
-                pool.send(slot, &all).await
+                let library = load.then(functions::load);
+                let before = library.iter().len();
+                let call = [function.command(keys, args)];
+                let all: Vec<_> = library
+                    .into_iter()
+                    .chain(call)
+                    .chain(then.cloned())
+                    .collect();
+                let mut answers = pool.send(slot, &all).await?;
+                answers.drain(..before);
+                Ok(answers)
             }
         }
     }
@@ -95,10 +105,15 @@ impl Caller {
         self.attempts(0, &Request::Masters(command)).await
     }
 
-    /// Calls a script.
-    pub(super) async fn script(&self, script: &Script, keys: &Keys, args: &Args) -> Result<Value> {
-        let request = Request::Script {
-            script,
+    /// Calls a function.
+    pub(super) async fn function(
+        &self,
+        function: Function,
+        keys: &Keys,
+        args: &Args,
+    ) -> Result<Value> {
+        let request = Request::Function {
+            function,
             keys,
             args,
             then: None,
@@ -106,16 +121,16 @@ impl Caller {
         self.attempts(keys.slot, &request).await.map(only)
     }
 
-    /// Calls a script and sends a command right behind it on its connection; answers of both.
-    pub(super) async fn script_then(
+    /// Calls a function and sends a command right behind it on its connection; answers of both.
+    pub(super) async fn function_then(
         &self,
-        script: &Script,
+        function: Function,
         keys: &Keys,
         args: &Args,
         then: &Cmd,
     ) -> Result<Vec<Value>> {
-        let request = Request::Script {
-            script,
+        let request = Request::Function {
+            function,
             keys,
             args,
             then: Some(then),
@@ -126,11 +141,11 @@ impl Caller {
     async fn attempts(&self, slot: u16, request: &Request<'_>) -> Result<Vec<Value>> {
         let until = Instant::now() + self.deadline;
         let mut pause = Pause::default();
-        let mut whole = false;
+        let mut load = false;
         let mut cause = String::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let answer = timeout(left, request.send(&self.pool, slot, whole)).await;
+            let answer = timeout(left, request.send(&self.pool, slot, load)).await;
             let failure = match answer {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(error)) => judge(&error),
@@ -138,11 +153,11 @@ impl Caller {
             };
             match failure {
                 Failure::Final(error) => return Err(error),
-                Failure::NoScript if !whole => {
-                    whole = true;
+                Failure::NoFunction if !load => {
+                    load = true;
                     continue;
                 }
-                Failure::NoScript => cause = "the node forgot the script".into(),
+                Failure::NoFunction => cause = FORGOTTEN.into(),
                 Failure::Again(why) => cause = why,
             }
             let rest = pause.next();
@@ -177,7 +192,7 @@ pub(super) async fn retry<T, F: Future<Output = RedisResult<T>>>(
         let why = match judge(&error) {
             Failure::Final(error) => return Err(error),
             Failure::Again(why) => why,
-            Failure::NoScript => "the node forgot the script".into(),
+            Failure::NoFunction => FORGOTTEN.into(),
         };
         let rest = pause.next();
         if Instant::now() + rest >= until {

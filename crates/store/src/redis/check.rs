@@ -14,11 +14,11 @@ use super::{
     RedisStore,
     answers::{Reply, bytes, number},
     call::Pause,
-    scripts::{Args, SCRIPTS},
+    functions::{Args, Function},
 };
 use crate::{Keys, slot_of};
 
-/// Sharded pub/sub, `ZMSCORE` and scripts with flags.
+/// Sharded pub/sub, `ZMSCORE` and functions.
 const OLDEST: (u32, u32) = (7, 0);
 
 impl RedisStore {
@@ -58,7 +58,7 @@ impl RedisStore {
     /// Writes a preference and, if so configured, waits until replicas have it.
     pub(super) async fn run_prefer(&self, shard: Shard, args: Args) -> Result<Answer<Preferred>> {
         if self.shared.replicas == 0 {
-            return preferred(self.run(shard, &SCRIPTS.prefer, args).await?);
+            return preferred(self.run(shard, Function::Prefer, args).await?);
         }
         let until = Instant::now() + self.shared.waiter.deadline();
         let mut pause = Pause::default();
@@ -67,7 +67,7 @@ impl RedisStore {
             if reply.word() != "ok" || replicas >= self.shared.replicas as u64 {
                 return preferred(reply);
             }
-            // The script writes again what it wrote before, so that a replica that is back by
+            // The function writes again what it wrote before, so that a replica that is back by
             // then has something to confirm.
             let rest = pause.next();
             if Instant::now() + rest >= until {
@@ -89,7 +89,9 @@ impl RedisStore {
             .arg(self.shared.replicas)
             .arg(patience)
             .to_owned();
-        let answers = waiter.script_then(&SCRIPTS.prefer, keys, args, &wait).await;
+        let answers = waiter
+            .function_then(Function::Prefer, keys, args, &wait)
+            .await;
         let mut answers = answers.map_err(|error| self.named(error))?.into_iter();
         let reply = Reply::read(answers.next().unwrap_or(Value::Nil))?;
         self.remember(shard, reply.epoch);

@@ -1,4 +1,4 @@
-//! What an error of Redis means to the caller: try again, send the script, or give up.
+//! What an error of Redis means to the caller: try again, load the functions, or give up.
 
 use adsum_core::store::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -8,8 +8,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 pub(super) enum Failure {
     /// Trying again can help.
     Again(String),
-    /// The node has not seen the script: send it.
-    NoScript,
+    /// The node has not seen the library: load it.
+    NoFunction,
     /// It can't.
     Final(StoreError),
 }
@@ -39,7 +39,6 @@ fn judge_io(text: String) -> Failure {
 
 fn judge_server(kind: ServerErrorKind, text: String) -> Failure {
     match kind {
-        ServerErrorKind::NoScript => Failure::NoScript,
         ServerErrorKind::BusyLoading
         | ServerErrorKind::Moved
         | ServerErrorKind::Ask
@@ -50,6 +49,9 @@ fn judge_server(kind: ServerErrorKind, text: String) -> Failure {
         ServerErrorKind::NoPerm => Failure::Final(StoreError::Refused(text)),
         ServerErrorKind::ResponseError if text.contains("max number of clients") => {
             Failure::Again(text)
+        }
+        ServerErrorKind::ResponseError if text.contains("Function not found") => {
+            Failure::NoFunction
         }
         _ => Failure::Final(StoreError::Corrupt(text)),
     }
@@ -108,8 +110,8 @@ mod tests {
             assert!(matches!(reply(line), Failure::Again(_)), "{line}");
         }
         assert!(matches!(
-            reply("NOSCRIPT No matching script."),
-            Failure::NoScript
+            reply("ERR Function not found"),
+            Failure::NoFunction
         ));
     }
 

@@ -1,4 +1,4 @@
-//! Sessions in Redis: a cluster, or one server. The rules are the Lua scripts in `lua/`; here is
+//! Sessions in Redis: a cluster, or one server. The rules are the Lua functions in `lua/`; here is
 //! what calls them, tries again, and reads their answers.
 
 mod answers;
@@ -8,13 +8,14 @@ mod cluster;
 mod config;
 mod connection;
 mod errors;
+mod functions;
+mod head;
 mod link;
 mod operations;
 mod pool;
 mod queue;
 mod reads;
 mod run;
-mod scripts;
 mod subscribe;
 mod topology;
 

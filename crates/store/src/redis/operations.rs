@@ -1,4 +1,4 @@
-//! The store's contract: each operation becomes one script call on its shard.
+//! The store's contract: each operation becomes one call of a function on its shard.
 
 use adsum_core::{
     DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, Version,
@@ -11,7 +11,7 @@ use adsum_core::{
 use async_trait::async_trait;
 use futures::{future::try_join_all, stream::BoxStream};
 
-use super::{RedisStore, answers::bytes, run::conn_of, scripts::SCRIPTS};
+use super::{RedisStore, answers::bytes, functions::Function, run::conn_of};
 use crate::numbers::{check_stamp, check_version};
 
 #[async_trait]
@@ -36,25 +36,20 @@ impl Store for RedisStore {
         self.limits().check(&op.state)?;
         check_stamp(op.stamp)?;
         let shard = self.shard_of(&op.key.owner);
-        let args = self
-            .args(shard)?
-            .text(op.key.owner.encode())
-            .text(&op.key.device)
-            .text(&op.holder)
-            .text(op.stamp.conn.get())
-            .text(op.stamp.rev)
-            .text(op.opened_at)
-            .bytes(codec::encode_rooms(&op.state.rooms))
-            .bytes(codec::encode_state(&op.state))
-            .bytes(
-                op.prefs
-                    .as_ref()
-                    .map(codec::encode_prefs)
-                    .unwrap_or_default(),
-            )
-            .text(codec::encode_origin(op.origin.as_ref()))
-            .text(self.options.holder_ms);
-        let mut reply = self.run(shard, &SCRIPTS.open, args).await?;
+        let args = self.args(shard).with(|body| {
+            body.text(op.key.owner.encode())
+                .text(&op.key.device)
+                .text(&op.holder)
+                .number(op.stamp.conn.get())
+                .number(op.stamp.rev)
+                .number(op.opened_at)
+                .packed(Some(&codec::encode_rooms(&op.state.rooms)))
+                .bytes(&codec::encode_state(&op.state))
+                .packed(op.prefs.as_ref().map(codec::encode_prefs).as_deref())
+                .text(codec::encode_origin(op.origin.as_ref()))
+                .number(self.options.holder_ms)
+        });
+        let mut reply = self.run(shard, Function::Open, args).await?;
         let value = match reply.word() {
             "ok" => {
                 let committed = reply.flag()?;
@@ -79,16 +74,16 @@ impl Store for RedisStore {
         self.limits().check(&op.state)?;
         check_stamp(op.stamp)?;
         let shard = self.shard_of(&op.key.owner);
-        let args = self
-            .args(shard)?
-            .text(op.key.owner.encode())
-            .text(&op.key.device)
-            .text(op.stamp.conn.get())
-            .text(op.stamp.rev)
-            .bytes(codec::encode_rooms(&op.state.rooms))
-            .bytes(codec::encode_state(&op.state))
-            .text(codec::encode_origin(op.origin.as_ref()));
-        let mut reply = self.run(shard, &SCRIPTS.change, args).await?;
+        let args = self.args(shard).with(|body| {
+            body.text(op.key.owner.encode())
+                .text(&op.key.device)
+                .number(op.stamp.conn.get())
+                .number(op.stamp.rev)
+                .packed(Some(&codec::encode_rooms(&op.state.rooms)))
+                .bytes(&codec::encode_state(&op.state))
+                .text(codec::encode_origin(op.origin.as_ref()))
+        });
+        let mut reply = self.run(shard, Function::Change, args).await?;
         let value = match reply.word() {
             "ok" => {
                 let committed = reply.flag()?;
@@ -107,16 +102,16 @@ impl Store for RedisStore {
     async fn close(&self, op: Close) -> Result<Answer<Closed>> {
         check_stamp(op.stamp)?;
         let shard = self.shard_of(&op.key.owner);
-        let args = self
-            .args(shard)?
-            .text(op.key.owner.encode())
-            .text(&op.key.device)
-            .text(op.stamp.conn.get())
-            .text(op.stamp.rev)
-            .text(op.reason.code())
-            .text(codec::encode_origin(op.origin.as_ref()))
-            .text(self.options.tomb_ms);
-        let mut reply = self.run(shard, &SCRIPTS.close, args).await?;
+        let args = self.args(shard).with(|body| {
+            body.text(op.key.owner.encode())
+                .text(&op.key.device)
+                .number(op.stamp.conn.get())
+                .number(op.stamp.rev)
+                .number(op.reason.code())
+                .text(codec::encode_origin(op.origin.as_ref()))
+                .number(self.options.tomb_ms)
+        });
+        let mut reply = self.run(shard, Function::Close, args).await?;
         let value = match reply.word() {
             "ok" => Closed::Ok {
                 committed: reply.flag()?,
@@ -149,12 +144,12 @@ impl Store for RedisStore {
         device: Option<&DeviceId>,
     ) -> Result<Answer<Vec<DeviceId>>> {
         let shard = self.shard_of(user);
-        let args = self
-            .args(shard)?
-            .text(user.encode())
-            .text(device.map_or("", DeviceId::as_str))
-            .text(self.options.tomb_ms);
-        let mut reply = self.run(shard, &SCRIPTS.kick, args).await?;
+        let args = self.args(shard).with(|body| {
+            body.text(user.encode())
+                .text(device.map_or("", DeviceId::as_str))
+                .number(self.options.tomb_ms)
+        });
+        let mut reply = self.run(shard, Function::Kick, args).await?;
         let devices = reply.list()?.into_iter().map(|name| {
             let name = String::from_utf8(bytes(name)?).unwrap_or_default();
             DeviceId::new(name).map_err(|e| StoreError::Corrupt(e.to_string()))
@@ -166,8 +161,10 @@ impl Store for RedisStore {
     async fn purge(&self, user: &UserKey) -> Result<Answer<()>> {
         let shard = self.shard_of(user);
         let tomb_ms = self.options.tomb_ms;
-        let args = self.args(shard)?.text(user.encode()).text(tomb_ms);
-        self.run(shard, &SCRIPTS.purge, args).await?.answer(())
+        let args = self
+            .args(shard)
+            .with(|body| body.text(user.encode()).number(tomb_ms));
+        self.run(shard, Function::Purge, args).await?.answer(())
     }
 
     async fn renew(
@@ -180,8 +177,10 @@ impl Store for RedisStore {
             Lease::Usual => ('h', self.options.holder_ms),
             Lease::Drain(ms) => ('d', ms),
         };
-        let args = self.args(shard)?.text(holder).text(letter).text(ms);
-        let mut reply = self.run(shard, &SCRIPTS.renew, args).await?;
+        let args = self
+            .args(shard)
+            .with(|body| body.text(holder).text(letter).number(ms));
+        let mut reply = self.run(shard, Function::Renew, args).await?;
         let value = match reply.word() {
             "ok" => Renewed::Ok {
                 held: reply.number()?,
@@ -203,7 +202,7 @@ impl Store for RedisStore {
     }
 
     async fn claim(&self, shard: Shard) -> Result<Answer<Fence>> {
-        let mut reply = self.run(shard, &SCRIPTS.claim, self.args(shard)?).await?;
+        let mut reply = self.run(shard, Function::Claim, self.args(shard)).await?;
         let fence = Fence {
             epoch: reply.epoch,
             number: reply.number()?,
@@ -270,15 +269,15 @@ impl RedisStore {
         origin: Option<&Origin>,
     ) -> Result<Answer<Swept>> {
         let options = &self.options;
-        let args = self
-            .args(shard)?
-            .text(fence.epoch)
-            .text(fence.number)
-            .text(limit.max(1))
-            .text(options.max_deadline_ms)
-            .text(options.retention_ms)
-            .text(codec::encode_origin(origin));
-        let mut reply = self.run(shard, &SCRIPTS.sweep, args).await?;
+        let args = self.args(shard).with(|body| {
+            body.number(fence.epoch)
+                .number(fence.number)
+                .number(limit.max(1) as u64)
+                .number(options.max_deadline_ms)
+                .number(options.retention_ms)
+                .text(codec::encode_origin(origin))
+        });
+        let mut reply = self.run(shard, Function::Sweep, args).await?;
         let value = match reply.word() {
             "ok" => Swept::Ok {
                 closed: reply.number()?,
@@ -299,25 +298,28 @@ impl RedisStore {
     ) -> Result<Answer<Preferred>> {
         check_version(version)?;
         let shard = self.shard_of(user);
-        let args = self.args(shard)?.text(user.encode());
-        // The number is the setting's place in the record.
-        let args = match preference {
-            Preference::Status(status) => {
-                let code = status.map_or(0, adsum_core::Manual::code);
-                args.text(1).text(version).text(code)
+        if let Preference::Contacts(list) = preference {
+            let (count, limit) = (list.len(), self.limits().contacts);
+            if count > limit {
+                return Err(Invalid::TooManyContacts { count, limit }.into());
             }
-            Preference::Visibility(who) => args.text(3).text(version).text(who.code()),
-            Preference::Contacts(list) => {
-                let (count, limit) = (list.len(), self.limits().contacts);
-                if count > limit {
-                    return Err(Invalid::TooManyContacts { count, limit }.into());
+        }
+        let args = self.args(shard).with(|body| {
+            let body = body.text(user.encode());
+            // The number is the setting's place in the record.
+            let body = match preference {
+                Preference::Status(status) => {
+                    let code = status.map_or(0, adsum_core::Manual::code);
+                    body.number(1).number(version).number(code)
                 }
-                args.text(5)
-                    .text(version)
-                    .bytes(codec::encode_contacts(list))
-            }
-        };
-        let args = args.text(codec::encode_origin(origin));
+                Preference::Visibility(who) => body.number(3).number(version).number(who.code()),
+                Preference::Contacts(list) => body
+                    .number(5)
+                    .number(version)
+                    .bytes(&codec::encode_contacts(list)),
+            };
+            body.text(codec::encode_origin(origin))
+        });
         self.run_prefer(shard, args).await
     }
 }

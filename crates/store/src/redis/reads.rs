@@ -1,4 +1,4 @@
-//! What is read of shards: two scripts that write nothing, and plain commands. All of it from
+//! What is read of shards: two functions that write nothing, and plain commands. All of it from
 //! masters.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,11 @@ use redis::{Cmd, Value, cmd};
 use super::{
     RedisStore,
     answers::{bytes, list, number, optional, scored},
-    scripts::SCRIPTS,
+    functions::Function,
+    head::Head,
 };
 
-/// Most users in one call of a script.
+/// Most users in one call.
 const CHUNK: usize = 500;
 /// Most entries of a log in one answer; who wants more asks again.
 const LOG_PAGE: usize = 10_000;
@@ -72,8 +73,10 @@ impl RedisStore {
     ) -> Result<Vec<(usize, UserRead)>> {
         let count = places.len();
         let names = places.iter().map(|place| users[*place].encode());
-        let args = names.fold(self.args(shard)?, |args, name| args.text(name));
-        let mut reply = self.run(shard, &SCRIPTS.read, args).await?;
+        let args = self
+            .args(shard)
+            .with(|body| names.fold(body.list(count), |body, name| body.text(name)));
+        let mut reply = self.run(shard, Function::Read, args).await?;
         if reply.word() == "unborn" {
             // Nothing is known, so absence means nothing.
             let nothing = UserRead {
@@ -123,8 +126,11 @@ impl RedisStore {
     }
 
     pub(super) async fn read_log(&self, shard: Shard, after: u64, limit: usize) -> Result<LogPage> {
-        let args = self.args(shard)?.text(after).text(limit.min(LOG_PAGE));
-        let mut reply = self.run(shard, &SCRIPTS.log, args).await?;
+        let limit = limit.min(LOG_PAGE) as u64;
+        let args = self
+            .args(shard)
+            .with(|body| body.number(after).number(limit));
+        let mut reply = self.run(shard, Function::Log, args).await?;
         if reply.word() == "unborn" {
             return Ok(LogPage {
                 position: None,
@@ -153,21 +159,17 @@ impl RedisStore {
         })
     }
 
-    /// One plain command: a script costs the server many times as much.
+    /// One plain command: a function costs the server many times as much.
     pub(super) async fn glance(&self, shard: Shard, last: Version) -> Result<bool> {
-        let command = cmd("HMGET")
+        let command = cmd("HGET")
             .arg(self.keys(shard)?.named("meta"))
-            .arg(&["epoch", "seq", "unsettled"])
+            .arg("head")
             .to_owned();
-        let meta = list(self.ask(shard, &command).await?)?;
-        let [epoch, seq, unsettled] = &meta[..] else {
+        let Some(head) = optional(self.ask(shard, &command).await?) else {
             return Ok(false);
         };
-        if [epoch, seq, unsettled].contains(&&Value::Nil) {
-            return Ok(false);
-        }
-        let at = Version::new(number(epoch)?, number(seq)?);
-        Ok(at == last && number(unsettled)? == 0)
+        let head = Head::read(&bytes(head)?)?;
+        Ok(head.version == last && !head.unsettled)
     }
 
     pub(super) async fn read_people(&self, shard: Shard, cursor: u64) -> Result<ScanPage> {

@@ -10,37 +10,39 @@ use adsum_core::{
 use super::{
     RedisStore,
     answers::Reply,
-    scripts::{Args, SCRIPTS, Script},
+    functions::{Args, Function, Packed},
 };
 
 /// The random part of a new epoch is below this.
 const NONCES: u64 = 1024;
-/// Most heartbeats in one call of a script: Lua takes some thousand arguments at once.
+/// Most heartbeats in one call: Lua takes some thousand arguments at once.
 const CHUNK: usize = 500;
+/// Values of each of them.
+const OF_A_BEAT: usize = 8;
 
 impl RedisStore {
-    /// What every script's arguments begin with.
-    pub(super) fn args(&self, shard: Shard) -> Result<Args> {
+    /// What every function's arguments begin with.
+    pub(super) fn args(&self, shard: Shard) -> Args {
         let (options, hooks) = (&self.options, &self.shared.config.hooks);
         let nonce = hooks.nonce.unwrap_or_else(|| rand::random_range(0..NONCES));
         let clock = hooks.clock.as_ref();
         let clock = clock.map_or(0, |c| c.load(Relaxed));
-        Ok(Args::default()
-            .text(&self.keys(shard)?.channel)
-            .text(options.shards)
-            .text(self.seen(shard))
-            .text(nonce)
-            .text(clock)
-            .text(options.settle_ms)
-            .text(options.alive_gap_ms)
-            .text(options.log_len)
-            .text(options.log_max_bytes))
+        Args::new(&[
+            options.shards.into(),
+            self.seen(shard),
+            nonce,
+            clock,
+            options.settle_ms,
+            options.alive_gap_ms,
+            options.log_len,
+            options.log_max_bytes,
+        ])
     }
 
-    /// Calls a script, and remembers the epoch that it answers.
-    pub(super) async fn run(&self, shard: Shard, script: &Script, args: Args) -> Result<Reply> {
+    /// Calls a function, and remembers the epoch that it answers.
+    pub(super) async fn run(&self, shard: Shard, function: Function, args: Args) -> Result<Reply> {
         let keys = self.keys(shard)?;
-        let value = self.shared.caller.script(script, keys, &args).await;
+        let value = self.shared.caller.function(function, keys, &args).await;
         let reply = Reply::read(value.map_err(|error| self.named(error))?)?;
         self.remember(shard, reply.epoch);
         Ok(reply)
@@ -79,19 +81,20 @@ impl RedisStore {
     }
 
     async fn touch_shard(&self, shard: Shard, ops: &[&Touch]) -> Result<Vec<Answer<Touched>>> {
-        let mut args = self.args(shard)?;
-        for op in ops {
-            args = args
-                .text(op.key.owner.encode())
+        let beat = |body: Packed, op: &&Touch| {
+            body.text(op.key.owner.encode())
                 .text(&op.key.device)
-                .text(op.stamp.conn.get())
-                .text(op.stamp.rev)
-                .text(op.ttl_ms)
-                .bytes(codec::encode_rooms(&op.state.rooms))
-                .bytes(codec::encode_state(&op.state))
-                .text(codec::encode_origin(op.origin.as_ref()));
-        }
-        let mut reply = self.run(shard, &SCRIPTS.touch, args).await?;
+                .number(op.stamp.conn.get())
+                .number(op.stamp.rev)
+                .number(op.ttl_ms)
+                .packed(Some(&codec::encode_rooms(&op.state.rooms)))
+                .bytes(&codec::encode_state(&op.state))
+                .text(codec::encode_origin(op.origin.as_ref()))
+        };
+        let args = self
+            .args(shard)
+            .with(|body| ops.iter().fold(body.list(OF_A_BEAT * ops.len()), beat));
+        let mut reply = self.run(shard, Function::Touch, args).await?;
         let (epoch, at) = (reply.epoch, reply.at);
         let mut answers = Vec::with_capacity(ops.len());
         for _ in ops {

@@ -99,8 +99,8 @@ kinds! {
     RedisDelayed "redis_delayed" Redis 1,
     /// `FLUSHALL` on every master.
     Emptied "redis_flushall" Redis 1,
-    /// `SCRIPT FLUSH` on every node.
-    ScriptsLost "redis_script_flush" Redis 1,
+    /// `FUNCTION FLUSH` on every master.
+    FunctionsLost "redis_function_flush" Redis 1,
     /// `CLIENT KILL TYPE pubsub` on every node.
     PushesLost "redis_client_kill_pubsub" Redis 1,
     /// The clock of a master is off for a while.

@@ -73,9 +73,9 @@ impl Nemesis {
                 self.broke(begin, Fault::Flush((0..SHARDS).collect()));
                 "all masters".to_owned()
             }
-            Kind::ScriptsLost => {
-                redis.script_flush().await?;
-                "all nodes".to_owned()
+            Kind::FunctionsLost => {
+                redis.function_flush().await?;
+                "all masters".to_owned()
             }
             Kind::PushesLost => {
                 for node in redis.nodes() {
