@@ -1,5 +1,5 @@
 //! The compact binary form of what is stored and logged: MessagePack arrays, which the Lua
-//! scripts read and write too. The first element of every record is its format; elements
+//! functions read and write too. The first element of every record is its format; elements
 //! after the known ones are passed over, so a newer binary may append.
 //!
 //! ```text
@@ -227,7 +227,7 @@ fn read_rooms(r: &mut Reader<'_>) -> Result<Rooms> {
         .collect()
 }
 
-/// What of a session's state is opaque to the scripts: all but its rooms.
+/// What of a session's state is opaque to the functions: all but its rooms.
 #[must_use]
 pub fn encode_state(state: &State) -> Vec<u8> {
     let mut w = Writer::default();
@@ -432,7 +432,7 @@ pub fn decode_person(bytes: &[u8]) -> Result<Person> {
     })
 }
 
-/// How an origin is handed to the scripts: `at_us;traceparent`, or nothing.
+/// How an origin is handed to the functions: `at_us;traceparent`, or nothing.
 #[must_use]
 pub fn encode_origin(origin: Option<&Origin>) -> String {
     match origin {

@@ -46,7 +46,7 @@ pub fn tags(shards: Shard) -> Vec<String> {
 /// The keys of one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// `people deadlines held log meta seen tombs prefs`, as every script declares them.
+    /// `people deadlines held log meta seen tombs prefs`, as every function declares them.
     pub all: [String; 8],
     /// Where changes are pushed.
     pub channel: String,

@@ -1,4 +1,4 @@
-//! Reads what the scripts answer, strictly: anything else is [`StoreError::Corrupt`].
+//! Reads what the functions answer, strictly: anything else is [`StoreError::Corrupt`].
 
 use adsum_core::store::{Answer, Result, StoreError};
 use redis::Value;
@@ -84,7 +84,7 @@ pub(super) fn scored(value: Value) -> Result<Vec<(Vec<u8>, u64)>> {
     Ok(members)
 }
 
-/// An answer of a script: its word, what every answer tells, and the rest of it, in order.
+/// An answer of a function: its word, what every answer tells, and the rest of it, in order.
 #[derive(Debug)]
 pub(super) struct Reply {
     word: String,

@@ -127,7 +127,7 @@ mod tests {
         }
         for line in [
             "WRONGTYPE Operation",
-            "ERR user_script:2: bad",
+            "ERR user_function:2: bad",
             "ADSUM_FORMAT 2",
             "NEW x",
         ] {

@@ -585,6 +585,18 @@ async fn errors_say_what_helps() -> Result<()> {
     .await?;
     assert!(matches!(store.check().await, Err(StoreError::Refused(_))));
 
+    // A shard as it was before the first release is not taken for an unborn one.
+    let meta = lab.keys(0).named("meta").to_owned();
+    let head: Vec<u8> = lab.raw(cmd("HGET").arg(&meta).arg("head")).await?;
+    lab.raw::<()>(cmd("HDEL").arg(&meta).arg("head")).await?;
+    lab.raw::<()>(cmd("HSET").arg(&meta).arg("epoch").arg(7))
+        .await?;
+    let old = store.claim(0).await;
+    assert!(matches!(old, Err(StoreError::Corrupt(_))), "{old:?}");
+    lab.raw::<()>(cmd("HDEL").arg(&meta).arg("epoch")).await?;
+    lab.raw::<()>(cmd("HSET").arg(&meta).arg("head").arg(head))
+        .await?;
+
     // Records of a later release, then something that is none, then a key of another type.
     let people = lab.keys(0).named("people").to_owned();
     let hset = |raw: &'static [u8]| {
