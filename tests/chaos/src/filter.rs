@@ -7,14 +7,16 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
-    sync::Arc,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::{Context, Result, ensure};
 
 /// The first group; far above those of real users.
 const FIRST_GROUP: u32 = 54_400;
+/// Where the chains are.
+const TABLES: [&str; 2] = ["filter", "mangle"];
 
 /// Which packets are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +29,27 @@ pub enum Way {
     Both,
 }
 
-/// The rules of one run, in chains of its own that go with this.
+/// The rules of one run, in chains of its own that go with this, or with the process.
 #[derive(Debug)]
 pub struct Filter {
     chain: String,
+    guard: Mutex<Child>,
+}
+
+/// Removes a chain when this process is gone, however it ends: what is static is never dropped, and
+/// rules that stay behind cost every packet of the machine. It waits for the end of its input.
+fn guard(chain: &str) -> Result<Child> {
+    let removal: Vec<_> = removal(chain)
+        .map(|arguments| format!("iptables -w 5 {arguments}"))
+        .collect();
+    let script = format!("cat; {}", removal.join("; "));
+    Command::new("setsid")
+        .args(["sh", "-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("setsid")
 }
 
 fn iptables(arguments: &str) -> Result<()> {
@@ -49,10 +68,12 @@ impl Filter {
     /// Prepares the chains; an error where the packet filter can't be used.
     pub fn new() -> Result<Arc<Self>> {
         sweep();
+        let chain = format!("chaos-{}", std::process::id());
         let filter = Self {
-            chain: format!("chaos-{}", std::process::id()),
+            guard: Mutex::new(guard(&chain)?),
+            chain,
         };
-        for table in ["filter", "mangle"] {
+        for table in TABLES {
             iptables(&format!("-t {table} -N {}", filter.chain))?;
             iptables(&format!("-t {table} -I OUTPUT -p tcp -j {}", filter.chain))?;
         }
@@ -110,6 +131,10 @@ impl Filter {
 
 impl Drop for Filter {
     fn drop(&mut self) {
+        // First, so that it does not remove the chain of a successor with the same name.
+        let guard = self.guard.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = guard.kill();
+        let _ = guard.wait();
         remove(&self.chain);
     }
 }
@@ -129,11 +154,20 @@ impl Drop for Cut {
     }
 }
 
+/// What is to be said to remove a chain.
+fn removal(chain: &str) -> impl Iterator<Item = String> {
+    TABLES.into_iter().flat_map(move |table| {
+        [
+            format!("-t {table} -D OUTPUT -p tcp -j {chain}"),
+            format!("-t {table} -F {chain}"),
+            format!("-t {table} -X {chain}"),
+        ]
+    })
+}
+
 fn remove(chain: &str) {
-    for table in ["filter", "mangle"] {
-        let _ = iptables(&format!("-t {table} -D OUTPUT -p tcp -j {chain}"));
-        let _ = iptables(&format!("-t {table} -F {chain}"));
-        let _ = iptables(&format!("-t {table} -X {chain}"));
+    for arguments in removal(chain) {
+        let _ = iptables(&arguments);
     }
 }
 
@@ -154,5 +188,34 @@ fn sweep() {
         if !Path::new("/proc").join(pid).exists() {
             remove(chain);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use adsum_tests::eventually;
+    use anyhow::ensure;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_chain_goes_when_its_process_does() -> Result<()> {
+        let chain = format!("chaos-guarded-{}", std::process::id() % 10_000);
+        if iptables(&format!("-t mangle -N {chain}")).is_err() {
+            // No packet filter here, so nothing stays behind.
+            return Ok(());
+        }
+        let mut guard = guard(&chain)?;
+        // As it is closed when this process ends.
+        drop(guard.stdin.take());
+        eventually("the chain is gone", Duration::from_secs(10), || async {
+            ensure!(iptables(&format!("-t mangle -L {chain}")).is_err());
+            Ok(())
+        })
+        .await?;
+        guard.wait()?;
+        Ok(())
     }
 }
