@@ -45,7 +45,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let hash = redis::Script::new(&body).get_hash().to_owned();
     let name = format!("adsum_{}", &hash[..DIGITS]);
     let prefix = format!("{name}_");
-    // On one line with what follows, so that errors name lines of the parts.
+    // On the first line of the parts, so that a line in an error is one more than in them.
     let source = format!("#!lua name={name}\nlocal PREFIX = '{prefix}'; {body}");
     Library { source, prefix }
 });
