@@ -191,6 +191,7 @@ async fn run(seed: u64) -> Result<()> {
         renew: Duration::from_millis(50),
         calm: Duration::from_millis(100),
         stuck: Duration::from_secs(60),
+        gather: Duration::ZERO,
         backlog: 1000,
     };
     let node = NodeId::new("gw")?;
@@ -278,6 +279,7 @@ async fn sent_away(
         renew: Duration::from_millis(50),
         calm: Duration::from_millis(100),
         stuck: STUCK,
+        gather: Duration::ZERO,
         backlog: 1000,
     };
     let (node, caller) = (NodeId::new("gw")?, Arc::new(store.handle()));

@@ -82,6 +82,7 @@ impl Default for EdgeConfig {
                 renew: Duration::from_secs(5),
                 calm: Duration::from_secs(10),
                 stuck: Duration::from_secs(10),
+                gather: Duration::ZERO,
                 backlog: 10_000,
             },
             hub: HubConfig::default(),

@@ -58,6 +58,8 @@ pub struct HolderConfig {
     /// A shard that can't be renewed for so long, while others can, is given up: its users are
     /// told to go elsewhere.
     pub stuck: Duration,
+    /// Sessions are opened at whole multiples of this by the wall clock; zero for at once.
+    pub gather: Duration,
     /// Requests waiting for one shard; past that the caller is told to come back later.
     pub backlog: usize,
 }
@@ -149,6 +151,7 @@ impl Holder {
                 started_at,
                 prompt: Arc::clone(&prompt),
                 stuck_ms: ms(config.stuck),
+                gather_ms: ms(config.gather),
                 stuck_told: 0,
                 answered: 0,
                 vanished: HashMap::new(),
@@ -311,6 +314,7 @@ struct Task {
     /// When each shard was last renewed without delay.
     prompt: Arc<[AtomicU64]>,
     stuck_ms: u64,
+    gather_ms: u64,
     /// When this shard's users were last told to go elsewhere.
     stuck_told: u64,
     /// When it last answered something other than a renewal.
@@ -512,13 +516,25 @@ impl Task {
         }
     }
 
+    /// When the gateways open sessions next, if they do so together.
+    fn next_beat(&self) -> Option<Instant> {
+        let at = self.now().checked_next_multiple_of(self.gather_ms)?;
+        Some(self.start + Duration::from_millis(at - self.started_at))
+    }
+
     fn call(&self, action: Action) -> Option<BoxFuture<'static, Heard>> {
         let (store, shard) = (self.store.clone(), self.shard);
         Some(match action {
-            Action::Open(op) => Box::pin(async move {
-                let answer = store.open(op.clone()).await;
-                Heard::Opened(op, answer)
-            }),
+            Action::Open(op) => {
+                let beat = self.next_beat();
+                Box::pin(async move {
+                    if let Some(beat) = beat {
+                        sleep_until(beat).await;
+                    }
+                    let answer = store.open(op.clone()).await;
+                    Heard::Opened(op, answer)
+                })
+            }
             Action::Alter(op) => Box::pin(async move {
                 let answer = store.alter(op.clone()).await;
                 Heard::Altered(op, answer)

@@ -5,6 +5,7 @@
 //! watchers of a topic are told), `reads` and `writes` (requests). The doors themselves are thin.
 
 pub mod auth;
+pub mod beats;
 mod clock;
 mod connection;
 mod doors;

@@ -85,6 +85,13 @@ impl Config {
             t.holder_ttl_ms
         );
         ensure!(
+            t.gather_ms < t.answer_ms,
+            "times.gather_ms ({}) must be below times.answer_ms ({}): whoever connects would be \
+             answered before their session is written",
+            t.gather_ms,
+            t.answer_ms
+        );
+        ensure!(
             t.silent_ms >= t.poll_ms.saturating_mul(3),
             "times.silent_ms ({}) must be at least three times times.poll_ms ({}): a dispatcher \
              speaks once per poll",

@@ -132,6 +132,7 @@ impl Config {
                 renew: ms(t.renew_ms),
                 calm: ms(t.linger_ms),
                 stuck: ms(t.stuck_ms),
+                gather: ms(t.gather_ms),
                 backlog: b.holder_backlog,
             },
             hub: HubConfig {

@@ -45,8 +45,8 @@ section! {
         threads: u16 = 0,
         /// How many times in a millisecond each of them may go to sleep. One that would do so more
         /// often waits for its next turn, with 2 half a millisecond at most, and deals with all that
-        /// has come meanwhile at once: waking up costs more than most of what it is for. 0 for as
-        /// often as it takes.
+        /// has come meanwhile at once: waking up costs more than most of what it is for. One that
+        /// has to do with heartbeats above all waits four times as long. 0 for as often as it takes.
         sleeps_per_ms: u16 = 2,
         /// For development: callers on this machine may say who they are without a signature
         /// (`dev:<tenant>:<user>`), and the public port answers them on `/readyz`, `/metrics` and

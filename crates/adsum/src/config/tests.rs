@@ -51,6 +51,7 @@ fn what_does_not_fit_is_said_with_its_reason() {
     assert!(wrong(|c| c.times.heartbeat_ms = u64::MAX).contains("at least twice"));
     assert!(wrong(|c| c.times.silent_ms = 600).contains("once per poll"));
     assert!(wrong(|c| c.times.stop_ms = 20_000).contains("sends its clients away first"));
+    assert!(wrong(|c| c.times.gather_ms = 2_000).contains("before their session is written"));
     assert!(wrong(|c| c.times.stuck_ms = 30_000).contains("before its deadline"));
     assert!(wrong(|c| c.times.header_ms = 0).contains("times.header_ms must be"));
     assert!(wrong(|c| c.bounds.count_above = 5).contains("a room that grows"));

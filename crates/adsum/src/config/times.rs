@@ -35,6 +35,10 @@ section! {
         /// Users of a shard that can't be renewed for so long, while others can, are sent to
         /// another gateway.
         stuck_ms: u64 = 10_000,
+        /// Sessions are written to the store at whole multiples of this time, those of all gateways
+        /// together: a server that is asked several things at once spends less on each. Whoever
+        /// connects waits half of it, and so do those who watch them. 0 for at once.
+        gather_ms: u64 = 0,
         /// The time for a TLS handshake on the public port.
         handshake_ms: u64 = 10_000,
         /// The time for a connection's first request.

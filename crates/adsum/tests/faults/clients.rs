@@ -51,6 +51,7 @@ impl Gateway {
             renew,
             calm: renew * 2,
             stuck: renew * 60,
+            gather: Duration::ZERO,
             backlog: 10_000,
         };
         let node = NodeId::new(name)?;

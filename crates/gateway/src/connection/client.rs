@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Door, Received, Source, acks::Acks};
 use crate::{
-    Caller, Edge, EdgeError, Settings, clock,
+    Caller, Edge, EdgeError, Settings, beats, clock,
     holder::Ending,
     hub::Subscription,
     limits::{Admission, RateLimiter},
@@ -160,6 +160,7 @@ impl Client {
         match self.read(received) {
             Ok(Some(frame)) if frame.is_beat() && self.session.is_some() => {
                 self.answer(frame.r#ref, ServerBody::Ack);
+                beats::one();
                 Taken::Done(None)
             }
             Ok(Some(frame)) => Taken::Frame(frame),

@@ -24,7 +24,7 @@ writing('change', function(body)
   put(person, device, session)
   if old[6] ~= state or not same_list(old[5], rooms) then
     committed = 1
-    commit(2, 0, owner, device, names_of(old), session_bytes, pack(person[4]), origin)
+    commit(2, 0, owner, device, names_of(old), session_bytes, pack_prefs(person[4]), origin)
     person[2], person[3] = epoch, seq
   end
   call('HSET', PEOPLE, owner, pack(person))

@@ -31,9 +31,16 @@ writing('open', function(body)
     return { 'ok', epoch, now, 0, pack(old), pack(person[4]) }
   end
 
-  local due = call('ZMSCORE', DEADLINES, 'h' .. holder, 'd' .. holder, 'c' .. holder, 'e' .. holder)
-  local lease = due[1] or due[2]
-  if due[3] or due[4] or (lease and tonumber(lease) < now) then
+  -- Whoever has a lease is not condemned: to be condemned takes it away.
+  local lease = call('ZSCORE', DEADLINES, 'h' .. holder)
+  if not lease then
+    local due = call('ZMSCORE', DEADLINES, 'd' .. holder, 'c' .. holder, 'e' .. holder)
+    if due[2] or due[3] then
+      return { 'gone', epoch, now }
+    end
+    lease = due[1]
+  end
+  if lease and tonumber(lease) < now then
     return { 'gone', epoch, now }
   end
 
@@ -72,10 +79,7 @@ writing('open', function(body)
   end
   if not person or (old and #person == 6) then
     -- The only session: no need to pack it again. 150 begins an array of six.
-    local version
-    if committed == 1 then
-      version = pack(1, epoch, seq)
-    else
+    if committed == 0 then
       version = pack(1, person[2], person[3])
     end
     call('HSET', PEOPLE, owner, '\150' .. version .. prefs_bytes .. pack(device) .. session_bytes)

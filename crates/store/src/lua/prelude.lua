@@ -1,9 +1,11 @@
 -- What every write begins with: the epoch (steps 1 to 3), and the way to commit a change.
 
--- How the codec writes "none", and an empty list.
-local NONE, EMPTY = '\194', '\144'
+-- How the codec writes "none", an empty list, and an empty string.
+local NONE, EMPTY, NOBODY = '\194', '\144', '\160'
 -- Whether the epoch began before this call.
 local same_epoch
+-- Format, epoch and number of the last change, packed: records and people begin with it.
+local version
 
 local function write_head()
   call('HSET', META, 'head', pack(shards, epoch, seq, unsettled, log_bytes, log_first))
@@ -29,9 +31,10 @@ end
 -- at once: an error later in the call must not leave a log that is ahead of it.
 local function commit(event, reason, owner, device, rooms_before, session, prefs, origin)
   seq = seq + 1
+  version = pack(1, epoch, seq)
   -- 156 begins an array of twelve.
-  local record = '\156' .. pack(1, epoch, seq, now, event, reason, owner, device)
-    .. rooms_before .. session .. prefs .. pack(origin)
+  local record = '\156' .. version .. pack(now, event, reason, owner, device)
+    .. rooms_before .. session .. prefs .. (origin == '' and NOBODY or pack(origin))
   call('XADD', LOG, format('%d-0', seq), 'e', record)
   log_bytes = log_bytes + #record
   if seq - log_first + 1 > log_len or log_bytes > log_max_bytes then
@@ -41,6 +44,10 @@ local function commit(event, reason, owner, device, rooms_before, session, prefs
   call('SPUBLISH', CHANNEL, record)
 end
 
+-- What stands under '' in hashes that are looked into with every open and close: longer than what
+-- Redis keeps in one list (hash-max-listpack-value), which it would search from end to end.
+local LONG = '.................................................................'
+
 local function give_birth(configured)
   shards = configured
   call('HSET', META, 'fence', 0, 'alive', format('%d', now), 'condemned', 0)
@@ -48,8 +55,8 @@ local function give_birth(configured)
   call('ZADD', DEADLINES, '+inf', '')
   call('ZADD', HELD, 0, '')
   call('ZADD', SEEN, '+inf', '')
-  call('HSET', TOMBS, '', '')
-  call('HSET', PREFS, '', '')
+  call('HSET', TOMBS, '', LONG)
+  call('HSET', PREFS, '', LONG)
   -- Only remains of a shard whose meta was deleted by hand: its numbers would be in the way.
   call('DEL', LOG)
 end

@@ -25,7 +25,7 @@ local function remove_session(owner, person, place, reason, origin)
     end
     call('HDEL', PEOPLE, owner)
   end
-  commit(2, reason, owner, device, names_of(session), NONE, pack(prefs), origin)
+  commit(2, reason, owner, device, names_of(session), NONE, pack_prefs(prefs), origin)
   if not last then
     person[2], person[3] = epoch, seq
     call('HSET', PEOPLE, owner, pack(person))

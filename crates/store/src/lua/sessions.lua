@@ -8,6 +8,14 @@
 local DEFAULT = '\150\0\0\0\0\0\0'
 local INVISIBLE = 4
 
+-- Packed; of those who never set any no version is above 0.
+local function pack_prefs(prefs)
+  if prefs[2] == 0 and prefs[4] == 0 and prefs[5] == 0 then
+    return DEFAULT
+  end
+  return pack(prefs)
+end
+
 local function read_person(raw)
   if raw then
     local person = unpack_record(raw)

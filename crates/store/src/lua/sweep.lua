@@ -71,9 +71,25 @@ local function overdue()
   return list
 end
 
-local function drop_tomb(member)
-  call('ZREM', DEADLINES, member)
-  call('HDEL', TOMBS, string.sub(member, 2))
+-- Removes the tombstones of a list of overdue members, and them from it.
+local function drop_tombs(list)
+  local members, keys, others = {}, {}, {}
+  for _, entry in ipairs(list) do
+    local member = entry[1]
+    if string.sub(member, 1, 1) == 't' then
+      members[#members + 1] = member
+      keys[#keys + 1] = string.sub(member, 2)
+    else
+      others[#others + 1] = entry
+    end
+  end
+  -- Lua's unpack takes a few thousand; a sweep's limit may be higher.
+  for from = 1, #members, 1000 do
+    local to = math.min(from + 999, #members)
+    call('ZREM', DEADLINES, unpack(members, from, to))
+    call('HDEL', TOMBS, unpack(keys, from, to))
+  end
+  return others
 end
 
 -- Closes the session of a key if its holder is this one.
@@ -126,10 +142,7 @@ end
 -- Does what an overdue member asks for. Answers how many sessions it closed.
 local function settle_member(member, due, most)
   local letter, rest = string.sub(member, 1, 1), string.sub(member, 2)
-  if letter == 't' then
-    drop_tomb(member)
-    return 0
-  elseif letter == 's' then
+  if letter == 's' then
     call('ZREM', DEADLINES, member)
     return close_held(rest, '', TIMEOUT)
   elseif letter == 'h' or letter == 'd' then
@@ -172,12 +185,9 @@ writing('sweep', function(body)
   clamp(max_deadline_ms)
   forget_seen(retention_ms)
   local list = overdue()
+  local full = #list >= limit
+  list = drop_tombs(list)
   if now < settle_until then
-    for _, entry in ipairs(list) do
-      if string.sub(entry[1], 1, 1) == 't' then
-        drop_tomb(entry[1])
-      end
-    end
     return { 'ok', epoch, now, 0, settle_until - now }
   end
   local closed = 0
@@ -186,7 +196,7 @@ writing('sweep', function(body)
       closed = closed + settle_member(entry[1], entry[2], limit - closed)
     end
   end
-  if closed >= limit or #list >= limit then
+  if closed >= limit or full then
     return { 'ok', epoch, now, closed, 0 }
   end
   return { 'ok', epoch, now, closed, next_due() }

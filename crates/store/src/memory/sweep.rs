@@ -62,18 +62,18 @@ impl Shard {
         self.clamp(call, limit);
         self.trim_seen(call, limit);
         let due = self.deadlines.overdue(call.now, limit);
-        if call.now < settle_until {
-            for (_, member) in due {
-                if let Member::Tomb(key) = member {
-                    self.unbury(&key);
-                }
+        let members = due.len();
+        for (_, member) in &due {
+            if let Member::Tomb(key) = member {
+                self.unbury(key);
             }
+        }
+        if call.now < settle_until {
             return Ok(Swept::Ok {
                 closed: 0,
                 next_ms: Some(settle_until - call.now),
             });
         }
-        let members = due.len();
         let mut closed = 0;
         for (at, member) in due {
             if closed >= limit {
@@ -125,10 +125,8 @@ impl Shard {
     /// Ends what is due, at most `limit` sessions; answers how many were closed.
     fn end(&mut self, call: &Call<'_>, member: Member, at: u64, limit: usize) -> usize {
         match member {
-            Member::Tomb(key) => {
-                self.unbury(&key);
-                0
-            }
+            // Gone already.
+            Member::Tomb(_) => 0,
             Member::Session(key) => {
                 self.deadlines.remove(&Member::Session(key.clone()));
                 usize::from(self.end_held(call, &key, &Holder::Own, Reason::Timeout))

@@ -1,9 +1,12 @@
 //! A store in Redis, and the hand that breaks it: what a failover does is done to the keys. Every
 //! lab has a name of its own in the keys, so all share one server.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use adsum_core::store::{Shard, Store};
@@ -44,7 +47,31 @@ pub(crate) struct RedisLab {
 }
 
 /// What the eight keys of a shard hold.
-type Dump = Vec<Option<Vec<u8>>>;
+struct Dump {
+    /// As Redis restores them.
+    all: Vec<Option<Vec<u8>>>,
+    /// Those that are hashes once more: Redis may have put one in another order since.
+    hashes: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Dump {
+    const HASHES: [&str; 4] = ["people", "meta", "tombs", "prefs"];
+
+    fn nothing() -> Self {
+        Self {
+            all: vec![None; 8],
+            hashes: vec![BTreeMap::new(); Self::HASHES.len()],
+        }
+    }
+
+    fn holds_the_same(&self, keys: &Keys, other: &Self) -> bool {
+        let hashes = Self::HASHES.map(|name| keys.named(name));
+        let is_hash = |key: &str| hashes.contains(&key);
+        self.hashes == other.hashes
+            && (self.all.iter().zip(&other.all).zip(&keys.all))
+                .all(|((one, two), key)| one == two || is_hash(key))
+    }
+}
 
 /// A shard's keys before each write that changed them.
 pub(crate) struct Tape {
@@ -111,7 +138,7 @@ impl Labs for RedisLabs {
             let tape = Tape {
                 connection,
                 keys,
-                now: vec![None; 8],
+                now: Dump::nothing(),
                 history: vec![],
             };
             tapes.push(Mutex::new(tape));
@@ -132,13 +159,22 @@ impl Tape {
         for key in &self.keys.all {
             dumps.cmd("DUMP").arg(key);
         }
-        dumps.query_async(&mut self.connection).await.expect("DUMP")
+        let all = dumps.query_async(&mut self.connection).await.expect("DUMP");
+        let mut hashes = redis::pipe();
+        for name in Dump::HASHES {
+            hashes.hgetall(self.keys.named(name));
+        }
+        let hashes = hashes
+            .query_async(&mut self.connection)
+            .await
+            .expect("HGETALL");
+        Dump { all, hashes }
     }
 
     /// After a write: remembers what was before it, if it changed anything.
     pub(crate) async fn record(&mut self) {
         let after = self.dump().await;
-        if after != self.now {
+        if !after.holds_the_same(&self.keys, &self.now) {
             self.history.push(std::mem::replace(&mut self.now, after));
             if self.history.len() > HISTORY {
                 self.history.remove(0);
@@ -155,7 +191,7 @@ impl Tape {
         }
         let mut restore = redis::pipe();
         restore.atomic().del(&self.keys.all[..]).ignore();
-        for (key, dump) in self.keys.all.iter().zip(&self.now) {
+        for (key, dump) in self.keys.all.iter().zip(&self.now.all) {
             if let Some(dump) = dump {
                 restore.cmd("RESTORE").arg(key).arg(0).arg(dump).ignore();
             }

@@ -65,21 +65,22 @@ impl ModelShard {
         });
         overdue.truncate(limit);
         // 4.
+        for (member, _) in overdue.iter().filter(|(m, _)| m.starts_with('t')) {
+            self.drop_tomb(&SessionKey::decode(&member.as_bytes()[1..]).unwrap());
+        }
+        // 5.
         if now < self.meta().settle_until {
-            for (member, _) in overdue.iter().filter(|(m, _)| m.starts_with('t')) {
-                self.drop_tomb(&SessionKey::decode(&member.as_bytes()[1..]).unwrap());
-            }
             let next_ms = Some(self.meta().settle_until - now);
             return Ok(Swept::Ok { closed: 0, next_ms });
         }
-        // 5.
+        // 6.
         let mut closed = 0;
         for (member, at) in &overdue {
             if closed < limit {
                 self.end(call, member, *at, limit, &mut closed);
             }
         }
-        // 6.
+        // 7.
         let next_ms = if overdue.len() == limit || closed == limit {
             Some(0)
         } else {
@@ -108,7 +109,7 @@ impl ModelShard {
         let name = &member[1..];
         let decoded = || SessionKey::decode(name.as_bytes()).unwrap();
         match &member[..1] {
-            "t" => self.drop_tomb(&decoded()),
+            "t" => {}
             "s" => {
                 self.drop_deadline('s', name);
                 if self
