@@ -74,7 +74,7 @@ bench-compare: test-deps ## the service beside the articles' design and Socket.I
 	$(CARGO_TARGET_DIR)/release/compare --adsum $(CARGO_TARGET_DIR)/release/adsum
 
 bench-store: test-deps ## cost of heartbeats, opens and memory in one real Redis; JSON=1 for one JSON object
-	@$(CARGO) run --quiet --profile measure -p adsum-store --example bench_store
+	@$(CARGO) run --quiet --release -p adsum-store --example bench_store
 
 release-check: ## what the image is built of, without Docker: the release binary, its libraries, its size
 	@deploy/release-check.sh

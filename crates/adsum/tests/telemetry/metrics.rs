@@ -249,8 +249,11 @@ async fn a_real_prometheus_finds_all_that_is_promised() -> Result<()> {
         let (from, to) = (now.as_secs() - 600, now.as_secs() + 1);
         let path = format!("/api/v1/query_exemplars?query={query}&start={from}&end={to}");
         let exemplars = prometheus.api(&path).await?;
-        let trace = &exemplars[0]["exemplars"][0]["labels"]["trace_id"];
-        ensure!(trace == "0000000000000000000000000000000a", "{exemplars}");
+        // One change in a hundred is traced besides, and may have been faster.
+        let mut found = (exemplars.as_array().into_iter().flatten())
+            .flat_map(|series| series["exemplars"].as_array().into_iter().flatten());
+        let is_ours = |e: &Value| e["labels"]["trace_id"] == "0000000000000000000000000000000a";
+        ensure!(found.any(is_ours), "{exemplars}");
         Ok(())
     })
     .await?;
