@@ -3,19 +3,28 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use adsum_core::{
-    Conn, DeviceId, NodeId, SessionKey, State, TenantId, UserId, UserKey, hold::Word, store::Store,
+    Activity, Conn, DeviceId, NodeId, SessionKey, State, TenantId, UserId, UserKey, hold::Word,
+    store::Store,
 };
 use adsum_gateway::holder::{Holder, HolderConfig, Tell};
 use adsum_store::{Hooks, MemoryStore, Options};
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::task::TaskTracker;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const GATHER: Duration = Duration::from_millis(200);
+const STUCK: Duration = Duration::from_secs(10);
+const CONFIG: HolderConfig = HolderConfig {
+    renew: Duration::from_secs(5),
+    calm: Duration::from_secs(10),
+    stuck: STUCK,
+    gather: Duration::ZERO,
+    backlog: 10,
+};
 
 fn key(n: u64) -> Result<SessionKey> {
     let owner = UserKey::new(TenantId::new("t")?, UserId::new(format!("u{n}"))?);
@@ -34,11 +43,8 @@ async fn sessions_of_all_shards_are_opened_together() -> Result {
         }
     });
     let config = HolderConfig {
-        renew: Duration::from_secs(5),
-        calm: Duration::from_secs(10),
-        stuck: Duration::from_secs(10),
         gather: GATHER,
-        backlog: 10,
+        ..CONFIG
     };
     let (node, caller) = (NodeId::new("gw")?, Arc::new(store.handle()));
     let holder = Holder::start(caller, &node, 1, config, &tell, &TaskTracker::new())?;
@@ -61,5 +67,40 @@ async fn sessions_of_all_shards_are_opened_together() -> Result {
         let (who, at) = told.recv().await.ok_or("the others")?;
         assert_eq!(at - beat, GATHER, "{who:?}");
     }
+    Ok(())
+}
+
+/// A shard that can't be renewed while others can is given up, but not as long as it answers
+/// anything at all: the gateway, or the server, is slow then, and elsewhere it would be no better.
+#[tokio::test(start_paused = true)]
+async fn users_of_a_shard_that_answers_are_not_sent_away() -> Result {
+    let store = MemoryStore::new(Options::default(), Hooks::default());
+    let (words, mut told) = mpsc::unbounded_channel();
+    let tell: Tell = Arc::new(move |_, _, word| {
+        // The test may be over.
+        let _ = words.send(word);
+    });
+    let (node, caller) = (NodeId::new("gw")?, Arc::new(store.handle()));
+    let holder = Holder::start(caller, &node, 1, CONFIG, &tell, &TaskTracker::new())?;
+    let (key, conn) = (key(0)?, Conn::new(1)?);
+    holder.hello(key.clone(), conn, State::default(), None)?;
+    let word = told.recv().await.ok_or("the hello")?;
+    assert!(matches!(word, Word::Recorded { .. }), "{word:?}");
+
+    store.refuse_renewals(store.shard_of(&key.owner), true);
+    for activity in [Activity::Away, Activity::Online].repeat(6) {
+        sleep(STUCK / 2).await;
+        let state = State {
+            activity,
+            ..State::default()
+        };
+        holder.set(key.clone(), conn, state, None)?;
+        let word = told.recv().await.ok_or("a change")?;
+        assert!(matches!(word, Word::Recorded { .. }), "{word:?}");
+    }
+    let spoke = Instant::now();
+    let word = timeout(3 * STUCK, told.recv()).await?.ok_or("the end")?;
+    assert_eq!(word, Word::Away);
+    assert!(spoke.elapsed() >= STUCK, "{:?}", spoke.elapsed());
     Ok(())
 }

@@ -283,6 +283,9 @@ impl Store for MemoryStore {
         holder: &Incarnation,
         lease: Lease,
     ) -> Result<Answer<Renewed>> {
+        if self.cell(shard)?.lock()?.unrenewed {
+            return Err(StoreError::Unavailable("renewals are refused".into()));
+        }
         self.write(shard, |shard, call| shard.renew(call, holder, lease))
     }
 

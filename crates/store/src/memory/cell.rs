@@ -29,6 +29,7 @@ pub(super) struct Inner {
     /// The identity of the server: another one means that writes may have been lost.
     pub(super) replid: u64,
     pub(super) stalled: bool,
+    pub(super) unrenewed: bool,
     pub(super) mute: bool,
     /// How many writes can be undone; 0 in a real run.
     pub(super) keep: usize,

@@ -60,6 +60,12 @@ impl MemoryStore {
         self.fault(shard, |s| s.stalled = stalled);
     }
 
+    /// While refused renewals fail with `Unavailable`, and nothing else does: as when a server has
+    /// more to do than it can, and what is asked of it now and then is answered in time.
+    pub fn refuse_renewals(&self, shard: Shard, refused: bool) {
+        self.fault(shard, |s| s.unrenewed = refused);
+    }
+
     /// While dropped no change is pushed; the log has them all.
     pub fn drop_pushes(&self, shard: Shard, dropped: bool) {
         self.fault(shard, |s| s.mute = dropped);
