@@ -19,14 +19,23 @@ writing('change', function(body)
 
   rooms = with_times(rooms, old)
   local session = { old[1], conn, rev, old[4], rooms, state }
-  local session_bytes = pack(session)
+  local session_bytes, prefs_bytes = pack(session), pack_prefs(person[4])
   local committed = 0
-  put(person, device, session)
   if old[6] ~= state or not same_list(old[5], rooms) then
     committed = 1
-    commit(2, 0, owner, device, names_of(old), session_bytes, pack_prefs(person[4]), origin)
-    person[2], person[3] = epoch, seq
+    commit(2, 0, owner, device, names_of(old), session_bytes, prefs_bytes, origin)
   end
-  call('HSET', PEOPLE, owner, pack(person))
+  if #person == 6 then
+    if committed == 0 then
+      version = pack(1, person[2], person[3])
+    end
+    write_only(owner, prefs_bytes, device, session_bytes)
+  else
+    put(person, device, session)
+    if committed == 1 then
+      person[2], person[3] = epoch, seq
+    end
+    call('HSET', PEOPLE, owner, pack(person))
+  end
   return { 'ok', epoch, now, committed, session_bytes }
 end)

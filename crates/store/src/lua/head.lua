@@ -19,7 +19,7 @@
 -- with every call are packed into few strings: for each one Redis and Lua make several objects.
 
 -- Redis has these only while a function runs.
-local call, pack, unpack_record, format
+local call, pack, unpack_record, unpack_some, format
 
 -- Of the call that runs: one at a time does.
 local PEOPLE, DEADLINES, HELD, LOG, META, SEEN, TOMBS, PREFS, CHANNEL
@@ -51,7 +51,8 @@ end
 -- Reads what every function needs. Answers the caller's number of shards if there are none yet.
 local function look(keys, args)
   if not call then
-    call, pack, unpack_record, format = redis.call, cmsgpack.pack, cmsgpack.unpack, string.format
+    call, format = redis.call, string.format
+    pack, unpack_record, unpack_some = cmsgpack.pack, cmsgpack.unpack, cmsgpack.unpack_limit
   end
   PEOPLE, DEADLINES, HELD, LOG, META, SEEN, TOMBS, PREFS = unpack(keys)
   CHANNEL = args[1]

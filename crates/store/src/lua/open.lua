@@ -78,11 +78,10 @@ writing('open', function(body)
     commit(2, 0, owner, device, names_of(old), session_bytes, prefs_bytes, origin)
   end
   if not person or (old and #person == 6) then
-    -- The only session: no need to pack it again. 150 begins an array of six.
     if committed == 0 then
       version = pack(1, person[2], person[3])
     end
-    call('HSET', PEOPLE, owner, '\150' .. version .. prefs_bytes .. pack(device) .. session_bytes)
+    write_only(owner, prefs_bytes, device, session_bytes)
   else
     person[4] = prefs
     put(person, device, session)
