@@ -157,6 +157,20 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/* The port of the collector, as the binary takes it from the URL; nothing without a collector. */}}
+{{- define "adsum.collectorPort" -}}
+{{- with (.Values.config.telemetry | default dict).endpoint -}}
+{{- $url := urlParse . -}}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{- $port | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "true" when there is a `helm test`: it has a token, or a key to make one with. */}}
+{{- define "adsum.tested" -}}
+{{- if and .Values.tests.enabled (or .Values.tests.tokenSecret.name (include "adsum.testKey" .)) -}}true{{- end -}}
+{{- end -}}
+
 {{/* Where the key of `helm test` is mounted: the first HS256 key, as JSON, or nothing. */}}
 {{- define "adsum.testKey" -}}
 {{- if .Values.auth.generate -}}

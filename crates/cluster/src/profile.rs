@@ -16,7 +16,7 @@ pub struct Profile {
     pub address: String,
     /// What it does.
     pub roles: Vec<Role>,
-    /// Where it stands, for spreading.
+    /// Where it stands: shown to others, and in telemetry.
     pub zone: String,
     /// The release it runs.
     pub version: String,

@@ -42,7 +42,7 @@ pub struct Member {
     pub address: String,
     /// What it does.
     pub roles: Vec<Role>,
-    /// Where it stands, for spreading.
+    /// Where it stands: shown to others, and in telemetry.
     #[serde(default)]
     pub zone: String,
     /// The release it runs.

@@ -36,7 +36,7 @@ section! {
     pub(crate) struct Node {
         /// Its name, unique in the cluster; empty for the host's name.
         name: String = String::new(),
-        /// Where it stands, for spreading.
+        /// Where it stands: shown to others, and in telemetry.
         zone: String = String::new(),
         /// What it does: any of `gateway`, `dispatcher` and `reaper`.
         roles: Vec<Role> = vec![Role::Gateway, Role::Dispatcher, Role::Reaper],

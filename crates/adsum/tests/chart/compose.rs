@@ -39,6 +39,7 @@ async fn the_compose_file_fits_the_binary_and_itself() -> Result<()> {
         }
         if word(&service["image"]).starts_with("adsum:") {
             accepted(name, service)?;
+            collected(name, service, services)?;
             nodes.push(name.as_str());
         }
     }
@@ -82,6 +83,22 @@ fn accepted(name: &str, service: &Value) -> Result<()> {
     let output = check.output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{name}: {said}");
+    Ok(())
+}
+
+/// Traces of the cluster go where somebody takes them.
+fn collected(name: &str, service: &Value, services: &serde_json::Map<String, Value>) -> Result<()> {
+    if service["profiles"][0] != "cluster" {
+        return Ok(());
+    }
+    let endpoint = word(&service["environment"]["ADSUM_TELEMETRY__ENDPOINT"]);
+    let place = endpoint.strip_prefix("http://");
+    let place = place.and_then(|place| place.split_once(':'));
+    let (host, port) = place.with_context(|| format!("{name}: {endpoint:?}"))?;
+    let collector = services.get(host).with_context(|| format!("no {host}"))?;
+    ensure!(collector["profiles"][0] == "observe", "{name}: {host}");
+    let shown = |p: &Value| word(p).ends_with(&format!(":{port}"));
+    ensure!(list(&collector["ports"]).any(shown), "{name}: {endpoint}");
     Ok(())
 }
 

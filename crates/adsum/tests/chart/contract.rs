@@ -121,6 +121,12 @@ async fn the_schema_knows_every_setting() -> Result<()> {
         let wants: BTreeSet<_> = wants.keys().cloned().collect();
         ensure!(has == wants, "{section}: {has:?} is not {wants:?}");
     }
+    let has = keys(&known["telemetry"]["properties"]);
+    let wants = config["telemetry"].as_table().context("telemetry")?;
+    // Without a default, so it is not printed.
+    let wants = wants.keys().cloned().chain(["ca".to_owned()]).collect();
+    ensure!(has == wants, "telemetry: {has:?} is not {wants:?}");
+    ensure!(known["telemetry"]["additionalProperties"] == false);
     Ok(())
 }
 

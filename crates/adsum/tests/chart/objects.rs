@@ -4,9 +4,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::tools::{Render, list, run, text, tools, word};
+use crate::tools::{Render, list, root, run, text, tools, word};
 
 /// The oldest, one between and one of the newest that the chart is for.
 const RELEASES: [&str; 3] = ["1.29", "1.32", "1.35"];
@@ -245,6 +245,9 @@ async fn objects_of_other_projects_are_as_they_want_them() -> Result<()> {
     let endpoint = &monitor["spec"]["endpoints"][0];
     ensure!(endpoint["port"] == metrics["spec"]["ports"][0]["name"]);
     ensure!(endpoint["path"] == "/metrics");
+    // What rules and dashboards go by, though nothing in this render is called adsum-metrics.
+    let job = &endpoint["relabelings"][0];
+    ensure!(job["targetLabel"] == "job" && job["replacement"] == "adsum");
     let certificate = render
         .of_kind("Certificate")
         .next()
@@ -279,6 +282,10 @@ fn rules(render: &Render) -> Result<()> {
         );
         ensure!(alert["labels"]["severity"].is_string(), "{alert}");
         ensure!(alert["annotations"]["summary"].is_string(), "{alert}");
+        let page = word(&alert["annotations"]["runbook_url"]);
+        let name = page.strip_prefix("https://docs.example.com/runbooks/");
+        let name = name.with_context(|| format!("{page} is not below runbookBase"))?;
+        ensure!(root().join("docs/runbooks").join(name).exists(), "{page}");
     }
     let boards = render.find("ConfigMap", "adsum-presence-dashboards")?;
     let boards = boards["data"].as_object().context("no dashboards")?;
@@ -289,6 +296,40 @@ fn rules(render: &Render) -> Result<()> {
             board["uid"].is_string() && board["title"].is_string(),
             "{name}"
         );
+    }
+    Ok(())
+}
+
+/// A collector can be reached at the port where the binary looks for it, and only if there is one.
+#[tokio::test]
+async fn policies_let_telemetry_out() -> Result<()> {
+    let Some(tools) = tools().await? else {
+        return Ok(());
+    };
+    for (endpoint, port) in [
+        ("", None),
+        ("http://collector:4318", Some(4318)),
+        ("https://collector.monitoring.svc:4317/", Some(4317)),
+        ("http://[fd00::1]:4319/otlp", Some(4319)),
+        ("http://[fd00::1]", Some(80)),
+        ("http://collector", Some(80)),
+        ("https://collector/otlp:1", Some(443)),
+    ] {
+        let values = json!({
+            "files": ["values-quickstart.yaml"],
+            "config": {"telemetry": {"endpoint": endpoint}},
+        });
+        let render = tools.render_of("collector", &values).await?;
+        for name in ["adsum-gateway", "adsum-dispatcher"] {
+            let policy = render.find("NetworkPolicy", name)?;
+            // To anywhere, as DNS, which is first.
+            let open = list(&policy["spec"]["egress"]).skip(1);
+            let open = open.filter(|rule| rule["to"].is_null());
+            let ports: Vec<_> = open.flat_map(|rule| list(&rule["ports"])).collect();
+            let found: Vec<_> = ports.iter().filter_map(|p| p["port"].as_u64()).collect();
+            let wanted: Vec<u64> = port.into_iter().collect();
+            ensure!(found == wanted, "{name}, {endpoint:?}: {found:?}");
+        }
     }
     Ok(())
 }
@@ -314,7 +355,14 @@ async fn notes_name_what_is_there() -> Result<()> {
                 .with_context(|| format!("the notes of {set}"))?;
         }
         ensure!(render.notes.contains("port-forward"), "{set}");
+        // A pod to run, and a line that says so, or neither.
+        let test = render.of_kind("Pod").next().is_some();
+        ensure!(render.notes.contains(" test adsum") == test, "{set}");
     }
+    // A certificate is for a name, and hardly for this one.
+    let everything = &tools.render("everything").await?.notes;
+    let join = "--server wss://presence.example.com:8080 --ca";
+    ensure!(everything.contains(join), "{everything}");
     let production = &tools.render("production").await?.notes;
     ensure!(!production.contains("chart's own"), "{production}");
     Ok(())

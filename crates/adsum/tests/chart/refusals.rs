@@ -54,6 +54,20 @@ fn cases() -> BTreeMap<&'static str, (Value, &'static [&'static str])> {
             ),
         ),
         (
+            "an unknown setting of telemetry",
+            (
+                json!({"config": {"telemetry": {"endpont": "http://collector:4318"}}}),
+                &["'/config/telemetry'", "'endpont' not allowed"],
+            ),
+        ),
+        (
+            "a protocol that is not spoken",
+            (
+                json!({"config": {"telemetry": {"protocol": "http/json"}}}),
+                &["/config/telemetry/protocol", "'http/protobuf', 'grpc'"],
+            ),
+        ),
+        (
             "an unknown store",
             (json!({"store": "mysql"}), &["'memory', 'redis'"]),
         ),

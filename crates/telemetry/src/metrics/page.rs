@@ -43,21 +43,21 @@ pub fn page() -> String {
     }
     text.push_str("\n## Values of labels\n\n| label | values |\n|---|---|\n");
     for (label, values) in [
-        values::<super::Transport>(),
-        values::<super::TopicKind>(),
-        values::<super::Hop>(),
-        values::<adsum_core::Reason>(),
-        values::<super::Renewal>(),
-        values::<super::Loss>(),
-        values::<super::Operation>(),
-        values::<super::StoreFault>(),
-        values::<super::Call>(),
-        values::<super::RegistryFault>(),
-        values::<super::Limit>(),
-        values::<super::Refusal>(),
-        values::<super::Signal>(),
+        values::<super::Transport>(""),
+        values::<super::TopicKind>(""),
+        values::<super::Hop>(""),
+        values::<adsum_core::Reason>("adsum.detection.duration"),
+        values::<super::Renewal>(""),
+        values::<super::Loss>(""),
+        values::<super::Operation>(""),
+        values::<super::StoreFault>("adsum.store.errors"),
+        values::<super::Call>(""),
+        values::<super::RegistryFault>("adsum.registry.errors"),
+        values::<super::Limit>(""),
+        values::<super::Refusal>("adsum.auth.failures"),
+        values::<super::Signal>(""),
     ] {
-        let _ = writeln!(text, "| `{label}` | {values} |");
+        let _ = writeln!(text, "| {label} | {values} |");
     }
     text
 }
@@ -90,7 +90,13 @@ fn group(name: &str) -> &'static str {
     }
 }
 
-fn values<L: Label>() -> (String, String) {
+/// A label and its values; of which metric, if others have one of that name with other values.
+fn values<L: Label>(of: &str) -> (String, String) {
     let values: Vec<_> = L::VALUES.iter().map(|v| format!("`{v}`")).collect();
-    (L::NAME.replace('.', "_"), values.join(", "))
+    let name = L::NAME.replace('.', "_");
+    let label = match of {
+        "" => format!("`{name}`"),
+        of => format!("`{name}` of `{of}`"),
+    };
+    (label, values.join(", "))
 }
