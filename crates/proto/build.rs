@@ -31,6 +31,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         .codec_path("crate::client::codec::SmallCodec")
         .extern_path(".adsum.v1", "crate::client::v1")
         .extern_path(".adsum.v1.ServerFrame", "crate::client::WireFrame")
+        .compile_fds(client.clone())?;
+    // The gateway's side of it: requests are counted before they are decoded, and the frames of a
+    // client are handed over as they came.
+    let door = out.join("door");
+    fs::create_dir_all(&door)?;
+    tonic_prost_build::configure()
+        .out_dir(door)
+        .build_client(false)
+        .codec_path("crate::client::incoming::DoorCodec")
+        .extern_path(".adsum.v1", "crate::client::v1")
+        .extern_path(".adsum.v1.ClientFrame", "crate::client::RawFrame")
+        .extern_path(".adsum.v1.ServerFrame", "crate::client::WireFrame")
         .compile_fds(client)?;
     Ok(())
 }

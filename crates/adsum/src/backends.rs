@@ -1,7 +1,7 @@
 //! What a node stands on: the store, the membership, and the way of the feed. Embedded when
 //! nothing is configured, never because something configured can't be reached.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use adsum_cluster::{EtcdConfig, EtcdMembership, EtcdTls, LocalCluster, Profile};
 use adsum_core::{
@@ -64,22 +64,49 @@ async fn connect(config: &Config) -> Result<Arc<dyn Store>> {
     if config.redis.urls.is_empty() {
         return Ok(Arc::new(MemoryStore::embedded(options)));
     }
-    let ca_pem = config.redis.ca.as_ref().map(|file| {
-        std::fs::read(file).with_context(|| format!("redis.ca: {} can't be read", file.display()))
-    });
     let urls = config.redis.urls.iter().map(|u| u.expose().to_owned());
     let redis = RedisConfig {
         cluster: config.cluster.name.clone(),
         layout: config.cluster.layout,
         options,
         deadline: ms(config.times.store_deadline_ms),
-        ca_pem: ca_pem.transpose()?,
+        ca_pem: read(config.redis.ca.as_deref(), "redis.ca")?,
         ..RedisConfig::new(urls.collect())
     };
     let store = RedisStore::connect(redis)
         .await
         .context("Redis can't be used")?;
     Ok(Arc::new(store))
+}
+
+fn read(file: Option<&Path>, key: &str) -> Result<Option<Vec<u8>>> {
+    let read = |file: &Path| {
+        std::fs::read(file).with_context(|| format!("{key}: {} can't be read", file.display()))
+    };
+    file.map(read).transpose()
+}
+
+/// Reads the files that a start reads, and keeps nothing. Nobody is called.
+///
+/// # Errors
+/// When one of them can't be read or used.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    if config.embedded() {
+        return Ok(());
+    }
+    read(config.redis.ca.as_deref(), "redis.ca")?;
+    let etcd = &config.etcd;
+    // Without an authority to trust the others are not looked at.
+    if etcd.ca.is_some() {
+        read(etcd.ca.as_deref(), "etcd.ca")?;
+        read(etcd.cert.as_deref(), "etcd.cert")?;
+        read(etcd.key.as_deref(), "etcd.key")?;
+    }
+    let has = |role| config.node.roles.contains(&role);
+    if has(Role::Gateway) || has(Role::Dispatcher) {
+        feed::check(&config.feed)?;
+    }
+    Ok(())
 }
 
 /// How the feed travels from and to this node, as far as its roles need it.

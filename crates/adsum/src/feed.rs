@@ -10,7 +10,7 @@ use tokio::{io::DuplexStream, net::TcpListener, sync::mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::{
-    Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig, server::TcpIncoming,
+    Certificate, ClientTlsConfig, Endpoint, Identity, Server, ServerTlsConfig, server::TcpIncoming,
 };
 
 pub use crate::config::FeedTls;
@@ -20,6 +20,7 @@ const PIPE: usize = 256 * 1024;
 /// Connections through memory that wait to be accepted.
 const BACKLOG: usize = 16;
 const KEEPALIVE: Duration = Duration::from_secs(5);
+const UNFIT: &str = "feed: the certificates can't be used";
 
 /// Where gateways come in.
 pub enum Incoming {
@@ -68,9 +69,7 @@ pub fn serve(
 ) -> Result<()> {
     let mut server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE));
     if let (Incoming::Tcp(_), Some(tls)) = (&incoming, server_tls(tls)?) {
-        server = server
-            .tls_config(tls)
-            .context("feed: the certificates can't be used")?;
+        server = server.tls_config(tls).context(UNFIT)?;
     }
     let (router, stop) = (
         server.add_service(dispatcher.feed()),
@@ -102,6 +101,22 @@ pub fn serve(
 /// When the certificates can't be read.
 pub fn over_tcp(tls: &FeedTls) -> Result<Connector> {
     Ok(feed::tcp(client_tls(tls)?))
+}
+
+/// Reads the certificates as a start does, for both sides, and keeps nothing.
+///
+/// # Errors
+/// When they can't be read or used.
+pub(crate) fn check(tls: &FeedTls) -> Result<()> {
+    if let Some(tls) = server_tls(tls)? {
+        Server::builder().tls_config(tls).context(UNFIT)?;
+    }
+    if let Some(tls) = client_tls(tls)? {
+        // Any name does: nobody is called.
+        let endpoint = Endpoint::from_static("https://node");
+        endpoint.tls_config(tls).context(UNFIT)?;
+    }
+    Ok(())
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

@@ -11,7 +11,7 @@ use adsum_gateway::{
     feed::{Connector, Feed},
     listen::{self, Certificates},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use axum::{
     Router,
     extract::{ConnectInfo, Request},
@@ -48,9 +48,7 @@ impl Public {
         connector: Connector,
         tasks: &TaskTracker,
     ) -> Result<Self> {
-        let keys = Arc::new(Keys::load(&config.auth).context("auth")?);
-        let auth = Authenticator::new(keys.clone(), &config.auth, config.node.dev);
-        let auth = Arc::new(auth.context("auth: set auth.keys or auth.jwks, or use --dev")?);
+        let (keys, auth) = callers(config)?;
         let certificates = certificates(config)?.map(Arc::new);
         let own = config.tenant_settings();
         let book = SettingsBook::new(config.limits.clone(), config.edge_times(), &own)?;
@@ -60,7 +58,7 @@ impl Public {
             node: membership.node(),
             store: store.clone(),
             feed: feed.clone(),
-            auth,
+            auth: Arc::new(auth),
             book: book.clone(),
         };
         let edge = Edge::start(parts, config.edge(), tasks).context("node.name")?;
@@ -104,11 +102,12 @@ impl Public {
         let own = config.tenant_settings();
         // Looked at first, so that nothing is left half done. Limits were checked as a whole.
         certificates(config)?;
-        self.keys.reconfigure(&config.auth).context("auth")?;
+        self.keys.reconfigure(&config.auth).map_err(whole)?;
         if let (Some(certificates), Some(cert), Some(key)) =
             (&self.certificates, &config.tls.cert, &config.tls.key)
         {
-            certificates.reconfigure(cert, key).context("tls")?;
+            let taken = certificates.reconfigure(cert, key);
+            taken.map_err(whole).context("tls")?;
         }
         self.book
             .replace(config.limits.clone(), config.edge_times(), &own)?;
@@ -116,11 +115,34 @@ impl Public {
     }
 }
 
+/// Reads keys and certificates as a start does, and keeps nothing.
+///
+/// # Errors
+/// When they can't be read or used.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    callers(config)?;
+    certificates(config)?;
+    Ok(())
+}
+
+/// Who may come in.
+fn callers(config: &Config) -> Result<(Arc<Keys>, Authenticator)> {
+    let keys = Arc::new(Keys::load(&config.auth).map_err(whole)?);
+    let auth = Authenticator::new(keys.clone(), &config.auth, config.node.dev);
+    Ok((keys, auth.map_err(whole)?))
+}
+
+/// Errors whose text has the cause in it already: told as a chain, they would tell it twice.
+fn whole(error: impl std::error::Error) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
 fn certificates(config: &Config) -> Result<Option<Certificates>> {
     let (Some(cert), Some(key)) = (&config.tls.cert, &config.tls.key) else {
         return Ok(None);
     };
-    Certificates::load(cert, key).context("tls").map(Some)
+    let loaded = Certificates::load(cert, key).map_err(whole);
+    loaded.context("tls").map(Some)
 }
 
 fn feed(

@@ -144,6 +144,8 @@ pub struct Touch {
     pub state: State,
     /// How long until the next one must come, ms.
     pub ttl_ms: u64,
+    /// How many sessions its owner may have; one that is not there yet is not opened beyond.
+    pub sessions_max: usize,
     /// For those who measure.
     pub origin: Option<Origin>,
 }
@@ -161,6 +163,8 @@ pub enum Touched {
         /// The connection to go above.
         conn: Conn,
     },
+    /// Its owner has too many sessions already: this one was not opened.
+    Full,
 }
 
 /// How long a holder's sessions live if it is never heard of again.

@@ -141,7 +141,9 @@ impl From<AuthError> for EdgeError {
 impl From<LimitError> for EdgeError {
     fn from(error: LimitError) -> Self {
         let code = match error {
-            LimitError::Connections { .. } => Code::TooManyConnections,
+            LimitError::Connections { .. } | LimitError::Sessions { .. } => {
+                Code::TooManyConnections
+            }
             LimitError::Topics { .. } => Code::TooManyTopics,
             LimitError::Users { .. } => Code::TooManyUsers,
             LimitError::Frame { .. } => Code::FrameTooLarge,

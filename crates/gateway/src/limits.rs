@@ -75,6 +75,8 @@ limits! {
     connections_per_tenant: usize = 100_000,
     /// Connections of one user on this node.
     connections_per_user: usize = 100,
+    /// Sessions that one user may have by beats without a connection, on all nodes.
+    sessions_per_user: usize = 100,
     /// Rooms that one session may be in.
     rooms_per_session: usize = 100,
     /// Rooms, and the tenant, that one connection may watch.
@@ -112,6 +114,9 @@ impl EdgeLimits {
         ];
         if connections.contains(&0) {
             return bad("connections must be at least 1 per node, tenant and user");
+        }
+        if self.sessions_per_user == 0 {
+            return bad("sessions_per_user must be at least 1");
         }
         if self.messages_per_second == 0 || self.message_burst == 0 {
             return bad("messages_per_second and message_burst must be at least 1");

@@ -22,7 +22,7 @@ use futures::{StreamExt, stream};
 
 use crate::{
     EdgeError,
-    http::{self, HttpError, cors},
+    http::{self, HttpError, cors, unknown_method},
     observer::{Observer, Told},
     requests::Requests,
 };
@@ -31,6 +31,7 @@ use crate::{
 pub(crate) fn router(requests: Requests) -> Router {
     Router::new()
         .route("/v1/events", get(events))
+        .method_not_allowed_fallback(unknown_method)
         .layer(cors())
         .with_state(requests)
 }

@@ -5,6 +5,7 @@
 //! - [`json`], [`protobuf`]: the encodings, each in both directions, for servers and for clients.
 //! - [`Encoding`], [`Shared`]: diffs and states put together of items that were encoded once.
 //! - [`v1`], [`presence_server`], [`presence_client`]: generated from `adsum/v1/client.proto`.
+//! - [`presence_door`]: the server again, for gateways, which trust nothing; see [`incoming`].
 
 pub mod check;
 mod close;
@@ -12,10 +13,12 @@ mod code;
 pub mod codec;
 mod error;
 pub mod frame;
+pub mod incoming;
 pub mod json;
 mod meta;
 pub mod protobuf;
 mod splice;
+mod status;
 mod time;
 mod wire;
 mod words;
@@ -25,7 +28,8 @@ pub use close::Close;
 pub use code::{Code, Sort};
 pub use error::{Fault, FrameError};
 pub use splice::{Encoding, Piece, Shared};
-pub use wire::WireFrame;
+pub use status::refusal;
+pub use wire::{RawFrame, WireFrame};
 pub use words::{LastSeen, Mode, Patch, Ref, Token, ago};
 
 /// The generated messages.
@@ -39,6 +43,12 @@ mod service {
     include!(concat!(env!("OUT_DIR"), "/service/adsum.v1.rs"));
 }
 
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]
+mod door {
+    include!(concat!(env!("OUT_DIR"), "/door/adsum.v1.rs"));
+}
+
+pub use door::presence_server as presence_door;
 pub use service::{presence_client, presence_server};
 
 /// `adsum/v1/client.proto` as a file descriptor set, for gRPC reflection.

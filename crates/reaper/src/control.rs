@@ -151,7 +151,10 @@ impl Control {
                 let Some(shard) = self.running.iter().find(by_id).map(|(shard, _)| *shard) else {
                     return;
                 };
-                tracing::error!(shard, %error, "a sweeper broke down");
+                // Cancelled are they all when the process ends: nothing is wrong with them.
+                if !error.is_cancelled() {
+                    tracing::error!(shard, %error, "a sweeper broke down");
+                }
                 self.shared.status.send_modify(|status| {
                     status.shards.remove(&shard);
                 });

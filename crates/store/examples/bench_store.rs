@@ -247,6 +247,7 @@ async fn touches(server: &RedisServer, store: &RedisStore) -> Result<f64> {
             stamp: stamp(rev)?,
             state: state(n)?,
             ttl_ms,
+            sessions_max: 100,
             origin: None,
         })
     };

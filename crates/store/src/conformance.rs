@@ -112,6 +112,7 @@ rules! { $
         a_condemned_holder_is_gone_for_good,
         a_drained_holder_ends_as_disconnect,
         a_renewal_ends_a_drain,
+        beats_open_no_more_sessions_than_a_user_may_have,
         a_touched_session_holds_itself_until_its_deadline,
         a_late_touch_does_not_move_the_deadline,
         touch_and_open_move_a_session_between_holders,

@@ -80,6 +80,7 @@ fn touch(key: SessionKey, stamp: Stamp, state: State) -> Touch {
         stamp,
         state,
         ttl_ms: 20_000,
+        sessions_max: 3_000,
         origin: None,
     }
 }

@@ -43,6 +43,7 @@ impl World {
             stamp: Stamp { conn, rev },
             state: state.clone(),
             ttl_ms: self.times.ttl,
+            sessions_max: 100,
             origin: None,
         };
         let (process, store) = (self.gateways[g].process, self.gateways[g].store.clone());

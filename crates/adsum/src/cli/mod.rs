@@ -2,6 +2,7 @@
 
 mod args;
 mod ask;
+mod check_config;
 mod drain;
 mod health;
 mod live;
@@ -62,7 +63,7 @@ pub(crate) enum Command {
     /// Measure a service: one that runs, or with --cluster one that is started for it.
     Bench(adsum_bench::Bench),
     /// Say whether a configuration can be used, and why not.
-    CheckConfig(Serve),
+    CheckConfig(check_config::CheckConfig),
     /// Print the default configuration, every key explained.
     DefaultConfig,
     /// Print completions for a shell.
@@ -91,10 +92,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Health(health) => return runtime::of_command()?.block_on(health.run()),
         Command::Smoke(smoke) => runtime::of_command()?.block_on(smoke.run())?,
         Command::Bench(bench) => return bench.run(),
-        Command::CheckConfig(serve) => {
-            serve.read()?;
-            print("the configuration can be used");
-        }
+        Command::CheckConfig(check) => check.run()?,
         Command::DefaultConfig => print(config::default_file()?.trim_end()),
         Command::Completions { shell } => completions(shell),
     }

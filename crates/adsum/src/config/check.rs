@@ -1,14 +1,32 @@
 //! What belongs together in a configuration. Every refusal says what does not fit, and why it
 //! must.
 
+use std::net::SocketAddr;
+
 use adsum_core::membership::Role;
 use adsum_gateway::EdgeTimes;
 use anyhow::{Context, Result, bail, ensure};
+use tracing_subscriber::EnvFilter;
 
 use super::{Config, Times};
 
 /// No machine has more cores to run them.
 const MOST_THREADS: u16 = 1024;
+/// Leaves room in ids for what makes each of them new.
+const LONGEST_NODE: usize = 96;
+const LONGEST_CLUSTER: usize = 128;
+/// A longer lease is a mistake of units.
+const LONGEST_LEASE_MS: u64 = 3_600_000;
+/// What the store's library takes.
+const REDIS: [&str; 7] = [
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "redis+unix",
+    "valkey+unix",
+    "unix",
+];
 
 impl Config {
     /// Checks what belongs together.
@@ -25,6 +43,8 @@ impl Config {
             "node.threads must be at most {MOST_THREADS}, or 0 for one per core"
         );
         ensure!(self.cluster.shards > 0, "cluster.shards must be at least 1");
+        self.check_names()?;
+        self.check_ports()?;
         self.check_zeros()?;
         self.check_holding()?;
         self.check_tenants()?;
@@ -33,8 +53,47 @@ impl Config {
         self.check_feed()?;
         self.check_backends()?;
         self.telemetry_plan()?;
+        ensure!(
+            EnvFilter::try_new(&self.log.filter).is_ok(),
+            "log.filter is no filter: write it as info, or as adsum_dispatcher=debug,info"
+        );
         if self.node.roles.contains(&Role::Gateway) {
             self.check_public()?;
+        }
+        Ok(())
+    }
+
+    fn check_names(&self) -> Result<()> {
+        check_word("node.name", &self.node_name(), LONGEST_NODE)?;
+        ensure!(
+            !self.cluster.name.is_empty(),
+            "cluster.name must not be empty: it keeps clusters in one Redis and etcd apart"
+        );
+        if self.embedded() {
+            return Ok(());
+        }
+        check_word("cluster.name", &self.cluster.name, LONGEST_CLUSTER)
+    }
+
+    /// Of the ports that this node opens.
+    fn check_ports(&self) -> Result<()> {
+        let has = |role| self.node.roles.contains(&role);
+        let (l, mut open) = (&self.listen, Vec::new());
+        if has(Role::Gateway) {
+            open.push(("listen.public", l.public));
+        }
+        if has(Role::Dispatcher) && !self.embedded() {
+            open.push(("listen.feed", l.feed));
+        }
+        open.push(("listen.internal", l.internal));
+        for (place, (name, address)) in open.iter().enumerate() {
+            for (earlier, taken) in open.iter().take(place) {
+                ensure!(
+                    !clash(*address, *taken),
+                    "{earlier} ({taken}) and {name} ({address}) must have different ports: only \
+                     one of them can listen there"
+                );
+            }
         }
         Ok(())
     }
@@ -153,6 +212,8 @@ impl Config {
             ("page", b.page),
             ("unfinished_connections", b.unfinished_connections),
             ("sweep_limit", b.sweep_limit),
+            ("feed_replicas", b.feed_replicas),
+            ("feed_queue", b.feed_queue),
         ];
         for (key, value) in positive {
             ensure!(value > 0, "bounds.{key} must be at least 1");
@@ -161,6 +222,7 @@ impl Config {
             b.streams_per_connection > 0,
             "bounds.streams_per_connection must be at least 1"
         );
+        ensure!(b.log_len > 0, "bounds.log_len must be at least 1");
         Ok(())
     }
 
@@ -192,6 +254,55 @@ impl Config {
                  neither"
             );
         }
+        // URLs may carry passwords: they are told by their place.
+        for (place, url) in self.redis.urls.iter().enumerate() {
+            let scheme = scheme(url.expose());
+            ensure!(
+                scheme.is_some_and(|scheme| REDIS.contains(&scheme)),
+                "redis.urls: number {} must begin with redis://, or with rediss:// for TLS, and \
+                 name a server: it says how Redis is reached",
+                place + 1
+            );
+        }
+        if self.etcd.endpoints.is_empty() {
+            return Ok(());
+        }
+        self.check_etcd()
+    }
+
+    fn check_etcd(&self) -> Result<()> {
+        let etcd = &self.etcd;
+        for (place, url) in etcd.endpoints.iter().enumerate() {
+            let number = place + 1;
+            match (scheme(url), &etcd.ca) {
+                (Some("http"), None) | (Some("https"), Some(_)) => {}
+                (Some("http"), Some(_)) => bail!(
+                    "etcd.endpoints: number {number} must begin with https://: etcd.ca is set, so \
+                     nothing may go there in plain text"
+                ),
+                (Some("https"), None) => bail!(
+                    "etcd.ca must be set: number {number} of etcd.endpoints begins with https://, \
+                     and somebody must be trusted to vouch for it"
+                ),
+                _ => bail!(
+                    "etcd.endpoints: number {number} must begin with http:// or https:// and name \
+                     a server: it says how etcd is reached"
+                ),
+            }
+        }
+        ensure!(
+            etcd.user.is_some() == etcd.password.is_some(),
+            "etcd.user and etcd.password belong together"
+        );
+        ensure!(
+            etcd.ca.is_none() || etcd.cert.is_some() == etcd.key.is_some(),
+            "etcd.cert and etcd.key belong together"
+        );
+        ensure!(
+            self.times.lease_ttl_ms <= LONGEST_LEASE_MS,
+            "times.lease_ttl_ms must be at most {LONGEST_LEASE_MS}: for so long a dead node would \
+             be taken for a live one"
+        );
         Ok(())
     }
 
@@ -221,6 +332,33 @@ impl Config {
     fn has_keys(&self) -> bool {
         !self.auth.keys.is_empty() || self.auth.jwks.is_some()
     }
+}
+
+/// Names are parts of keys and ids.
+fn check_word(key: &str, word: &str, longest: usize) -> Result<()> {
+    let problem = match word {
+        "" => "must not be empty".to_owned(),
+        _ if word.len() > longest => format!("must have at most {longest} bytes"),
+        _ if word.contains('/') => "must not contain a slash".to_owned(),
+        _ if word.chars().any(char::is_control) => {
+            "must not contain a control character".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    bail!("{key} {problem}: ids, and keys in Redis and etcd, are made of it")
+}
+
+/// Whether one of them could not be opened for the other. The system chooses for port 0.
+fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip(), other.ip());
+    let meet = a == b || a.is_unspecified() || b.is_unspecified();
+    meet && one.port() != 0 && one.port() == other.port()
+}
+
+/// Of a URL that goes on after it.
+fn scheme(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://")?;
+    (!rest.is_empty()).then_some(scheme)
 }
 
 /// What clients are promised must fit what gateways do for them.

@@ -9,6 +9,7 @@ mod section;
 mod sections;
 mod telemetry;
 mod times;
+mod unreadable;
 
 #[cfg(test)]
 mod tests;
@@ -20,9 +21,9 @@ use adsum_gateway::{
     auth::AuthConfig,
     limits::{EdgeLimits, TenantSettings},
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use figment::{
-    Figment,
+    Figment, Provider,
     providers::{Env, Format, Serialized, Toml},
 };
 use serde::{Deserialize, Serialize};
@@ -80,20 +81,29 @@ impl Config {
     /// # Errors
     /// When the file can't be read, a key is unknown or a value does not fit.
     pub(crate) fn read(file: Option<&Path>) -> Result<Self> {
-        let mut figment = Figment::from(Serialized::defaults(Self::default()));
-        if let Some(file) = file {
-            ensure!(
-                file.exists(),
-                "the config file {} does not exist; `adsum default-config` prints one",
-                file.display()
-            );
-            figment = figment.merge(Toml::file_exact(file));
-        }
+        let file = match file {
+            Some(file) => Some((file, text(file)?)),
+            None => None,
+        };
         let environment = Env::prefixed("ADSUM_").split("__").ignore(&NOT_SETTINGS);
-        figment
-            .merge(environment)
-            .extract()
-            .context("the configuration can't be used")
+        let file = file.as_ref().map(|(file, text)| (*file, text.as_str()));
+        Self::merged(file, environment)
+    }
+
+    /// The defaults, and over them a file with its text, and the environment. What the library
+    /// says of a mistake shows values, so none of it is passed on.
+    fn merged(file: Option<(&Path, &str)>, environment: impl Provider) -> Result<Self> {
+        let mut figment = Figment::from(Serialized::defaults(Self::default()));
+        if let Some((file, text)) = file {
+            if let Some(problem) = unreadable::syntax(file, text) {
+                bail!("the configuration can't be used: {problem}");
+            }
+            figment = figment.merge(Toml::string(text));
+        }
+        figment.merge(environment).extract().map_err(|error| {
+            let problem = unreadable::values(error, file.map(|(file, _)| file));
+            anyhow!("the configuration can't be used: {problem}")
+        })
     }
 
     /// No Redis and no etcd: everything in this process.
@@ -101,6 +111,16 @@ impl Config {
     pub(crate) fn embedded(&self) -> bool {
         self.redis.urls.is_empty() && self.etcd.endpoints.is_empty()
     }
+}
+
+fn text(file: &Path) -> Result<String> {
+    ensure!(
+        file.exists(),
+        "the config file {} does not exist; `adsum default-config` prints one",
+        file.display()
+    );
+    std::fs::read_to_string(file)
+        .with_context(|| format!("the config file {} can't be read", file.display()))
 }
 
 /// A time constant as a duration.

@@ -62,6 +62,10 @@ const LIMITS: Section = Section {
             "connections_per_user",
             &["Connections of one user on this node."],
         ),
+        key(
+            "sessions_per_user",
+            &["Sessions that one user may have by beats without a connection, on all nodes."],
+        ),
         key("rooms_per_session", &["Rooms that one session may be in."]),
         key(
             "topics_per_connection",

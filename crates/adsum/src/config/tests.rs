@@ -192,6 +192,137 @@ fn unknown_keys_are_refused_and_secrets_are_not_shown() {
     assert!(!format!("{config:?}").contains("hush"));
 }
 
+const HUSH: &str = "redis://user:hush-hush@host";
+
+/// A variable, as if it were set.
+struct Variable(&'static str, &'static str);
+
+impl Provider for Variable {
+    fn metadata(&self) -> figment::Metadata {
+        Env::prefixed("ADSUM_").metadata()
+    }
+
+    fn data(&self) -> figment::Result<figment::value::Map<figment::Profile, figment::value::Dict>> {
+        Serialized::default(self.0, self.1).data()
+    }
+}
+
+/// What is said of a file and a variable, in both ways to say it.
+fn unread(text: &str, variable: Variable) -> String {
+    let file = Some((Path::new("adsum.toml"), text));
+    let error = Config::merged(file, variable).unwrap_err();
+    let (short, long) = (format!("{error}"), format!("{error:#}"));
+    for said in [&short, &long, &format!("{error:?}")] {
+        assert!(
+            !said.contains("hush") && !said.contains("12345678"),
+            "{said}"
+        );
+    }
+    assert_eq!(short, long);
+    short
+}
+
+fn refused(text: &str, says: &[&str]) {
+    let said = unread(text, Variable("log.filter", "info"));
+    assert!(said.contains("adsum.toml"), "{said}");
+    for part in says {
+        assert!(said.contains(part), "{part:?} is not in {said:?}");
+    }
+}
+
+#[test]
+fn broken_lines_are_named_and_not_shown() {
+    let key = "[[auth.keys]]\nalg = \"HS256\"\nsecret = ";
+    refused(&format!("{key}\"hush-hush\nkid = \"a\"\n"), &["line 3"]);
+    refused(&format!("{key}hush-hush\n"), &["line 3"]);
+    refused(&format!("{key}\"hush\" hush\n"), &["line 3"]);
+    refused("[etcd]\npassword = 12345678x\n", &["line 2"]);
+    refused("[log]\njson = true\njson = true\n", &["json"]);
+}
+
+#[test]
+fn values_that_do_not_fit_are_named_and_not_shown() {
+    let urls = format!("[redis]\nurls = \"{HUSH}\"");
+    refused(&urls, &["redis.urls must be a list", "a text"]);
+    refused("[auth]\nkeys = \"hush\"", &["auth.keys must be a list"]);
+    let password = "[etcd]\npassword = 12345678";
+    refused(password, &["etcd.password must be a text", "a number"]);
+    refused("redis = \"hush\"", &["redis must be a table"]);
+    refused("[times]\nlinger_ms = \"hush\"", &["times.linger_ms"]);
+    refused("[cluster]\nshards = 12345678", &["cluster.shards", "65535"]);
+    refused("[listen]\npublic = \"hush\"", &["listen.public", "a port"]);
+    refused("[node]\nroles = [\"hush\"]", &["node.roles.0", "reaper"]);
+    refused(
+        "[[auth.keys]]\nalg = \"hush\"",
+        &["auth.keys.0.alg", "HS256"],
+    );
+    refused("[[auth.keys]]\nsecret = \"hush\"", &["alg is missing"]);
+    let secret = "[[auth.keys]]\nalg = \"HS256\"\nsecret = [\"hush\"]";
+    refused(secret, &["auth.keys.0.secret must be a text"]);
+    refused("[times]\nlinger = 3", &["times.linger", "linger_ms"]);
+}
+
+#[test]
+fn variables_that_do_not_fit_are_named_and_not_shown() {
+    let said = unread("", Variable("redis.urls", HUSH));
+    assert!(said.contains("the variable ADSUM_REDIS__URLS"), "{said}");
+    assert!(said.contains("redis.urls must be a list"), "{said}");
+    assert!(!said.contains("adsum.toml"), "{said}");
+}
+
+/// With a cluster around it.
+fn joined(bend: impl FnOnce(&mut Config)) -> String {
+    wrong(|c| {
+        c.redis.urls = vec![HUSH.to_owned().into()];
+        c.etcd.endpoints = vec!["http://etcd:2379".to_owned()];
+        bend(c);
+    })
+}
+
+#[test]
+fn what_leads_nowhere_is_refused() {
+    let said = joined(|c| c.redis.urls.push("http://user:hush@host".to_owned().into()));
+    assert!(said.contains("redis.urls: number 2"), "{said}");
+    assert!(!said.contains("hush"), "{said}");
+    assert!(joined(|c| c.redis.urls = vec!["redis://".to_owned().into()]).contains("number 1"));
+    for endpoint in ["etcd:2379", "ftp://etcd", "http://"] {
+        let said = joined(|c| c.etcd.endpoints = vec![endpoint.to_owned()]);
+        assert!(said.contains("http:// or https://"), "{said}");
+    }
+    let https = |c: &mut Config| c.etcd.endpoints = vec!["https://etcd".to_owned()];
+    assert!(joined(https).contains("etcd.ca must be set"));
+    assert!(joined(|c| c.etcd.ca = Some("f".into())).contains("in plain text"));
+    assert!(joined(|c| c.etcd.user = Some("u".into())).contains("etcd.password"));
+    assert!(joined(|c| c.times.lease_ttl_ms = u64::MAX).contains("lease_ttl_ms"));
+    assert!(joined(|c| c.cluster.name = "a/b".into()).contains("cluster.name must not"));
+    assert!(joined(|c| c.listen.feed.set_port(8080)).contains("listen.feed"));
+}
+
+#[test]
+fn names_ports_and_bounds_must_be_usable() {
+    assert!(wrong(|c| c.cluster.name.clear()).contains("cluster.name must not be empty"));
+    for name in ["a/b", "a\nb", &"x".repeat(97)] {
+        let said = wrong(|c| c.node.name = name.to_owned());
+        assert!(said.starts_with("node.name must"), "{said}");
+    }
+    let said = wrong(|c| c.listen.internal = c.listen.public);
+    assert!(said.contains("different ports"), "{said}");
+    let said = wrong(|c| c.listen.internal = ([0, 0, 0, 0], 8080).into());
+    assert!(said.contains("different ports"), "{said}");
+    assert!(wrong(|c| c.bounds.log_len = 0).contains("bounds.log_len"));
+    assert!(wrong(|c| c.bounds.feed_queue = 0).contains("bounds.feed_queue"));
+    assert!(wrong(|c| c.bounds.feed_replicas = 0).contains("bounds.feed_replicas"));
+    assert!(wrong(|c| c.log.filter = "adsum=loud=x".into()).contains("log.filter"));
+    // The system chooses, or nobody meets.
+    let mut config = dev();
+    config.listen.public.set_port(0);
+    config.listen.internal.set_port(0);
+    config.check().unwrap();
+    config.listen.public = ([127, 0, 0, 2], 8080).into();
+    config.listen.internal = ([127, 0, 0, 1], 8080).into();
+    config.check().unwrap();
+}
+
 #[test]
 fn what_needs_a_restart_is_named() {
     let old = dev();

@@ -279,6 +279,15 @@ async fn closing_frames(stage: Arc<Stage>) -> Result<()> {
         raw.say(Message::text("rubbish")).await?;
     }
     ensure!(raw.closed().await? == 4400, "nothing but bad frames");
+    // Not even a WebSocket, or not in UTF-8: without a mask, of an unknown sort, bad text.
+    for (bytes, number) in [
+        (&b"\x81\x02hi"[..], 1002),
+        (b"\x83\x80\0\0\0\0", 1002),
+        (b"\x81\x82\0\0\0\0\xff\xfe", 1007),
+    ] {
+        let closed = closed_by(address, bytes).await?;
+        ensure!(closed == number, "{closed} to {bytes:?}");
+    }
     // A handshake for a protocol that is not spoken here.
     let mut stream = TcpStream::connect(address).await?;
     let request = format!(
@@ -290,6 +299,24 @@ async fn closing_frames(stage: Arc<Stage>) -> Result<()> {
     let answer = first_line(&mut stream).await?;
     ensure!(answer.contains("400"), "{answer}");
     Ok(())
+}
+
+/// The number with which a WebSocket is closed on which this came.
+async fn closed_by(address: SocketAddr, bytes: &[u8]) -> Result<u16> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!(
+        "GET /v1/ws HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Sec-WebSocket-Protocol: adsum.v1.json\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let answer = first_line(&mut stream).await?;
+    ensure!(answer.contains("101"), "{answer}");
+    stream.write_all(bytes).await?;
+    let mut frame = [0; 4];
+    timeout(LIMIT, stream.read_exact(&mut frame)).await??;
+    ensure!(frame[0] == 0x88, "no goodbye: {frame:?}");
+    Ok(u16::from_be_bytes([frame[2], frame[3]]))
 }
 
 async fn first_line(stream: &mut TcpStream) -> Result<String> {

@@ -9,6 +9,7 @@ use adsum_proto::client::{
     frame::{ClientFrame, ServerBody, ServerFrame},
     protobuf,
 };
+use bytes::Bytes;
 use litemap::LiteMap;
 use tokio::time::{Instant, sleep_until};
 
@@ -174,13 +175,11 @@ impl Client {
         self.heard = Instant::now();
         let settings = self.settings();
         let frame = match received {
-            Received::Alive => return Ok(None),
-            Received::Ping(payload) => {
-                self.outbox.pong(payload);
-                return Ok(None);
-            }
+            Received::Alive => return self.spare(None),
+            Received::Ping(payload) => return self.spare(Some(payload)),
             Received::Goodbye => return Err(Some(End::Goodbye)),
             Received::WrongType => return Err(Some(End::Close(Close::WrongType))),
+            Received::Garbage(close) => return Err(Some(End::Close(close))),
             Received::TooLarge => {
                 let limit = settings.limits.frame_bytes;
                 let message = format!("the frame is too large: at most {limit} bytes are allowed");
@@ -207,6 +206,20 @@ impl Client {
             }
             Err(error) => Err(self.bad_frame(&error)),
         }
+    }
+
+    /// Pings, which are echoed, and pongs: they count like frames, or whoever sends nothing else
+    /// would never be told to stop. One too many is not answered.
+    fn spare(&mut self, ping: Option<Bytes>) -> Result<Option<ClientFrame>, Option<End>> {
+        if self.rate.take(clock::steady_ms()).is_err() {
+            self.too_fast += 1;
+            let regardless = self.too_fast > TOO_FAST;
+            return Err(regardless.then_some(End::Close(Close::TooMany)));
+        }
+        if let Some(payload) = ping {
+            self.outbox.pong(payload);
+        }
+        Ok(None)
     }
 
     fn bad_frame(&mut self, error: &FrameError) -> Option<End> {
@@ -238,7 +251,12 @@ impl Client {
     }
 
     /// What the store says of the session.
-    pub(super) fn hear(&mut self, word: Word) -> Option<End> {
+    fn hear(&mut self, word: Word) -> Option<End> {
+        self.hear_of(None, word)
+    }
+
+    /// The same, in answer to a frame.
+    pub(super) fn hear_of(&mut self, r#ref: Option<Ref>, word: Word) -> Option<End> {
         let session = self.session.as_mut()?;
         let error = match word {
             Word::Recorded { session: kept, .. } => {
@@ -260,7 +278,7 @@ impl Client {
             Word::Kicked => EdgeError::new(Code::Kicked, "closed by a service"),
         };
         session.ended = true;
-        self.refuse(None, &error)
+        self.refuse(r#ref, &error)
     }
 
     /// Asks the client, once, to come back elsewhere; it is closed when the drain window has

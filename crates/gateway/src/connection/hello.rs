@@ -2,7 +2,7 @@
 
 use adsum_core::{Conn, DeviceId, SessionKey, Topic, UserKey, hold::Word};
 use adsum_proto::client::{
-    Close, Code, Patch,
+    Close, Code, Patch, Ref,
     frame::{ClientBody, ClientFrame, Hello, ServerBody, Welcome},
 };
 use adsum_telemetry::trace::{self, origin};
@@ -37,6 +37,7 @@ impl Client {
         check(&hello, &caller)?;
         let session = self.open(&hello, caller)?;
         if let Patch::Set(_) | Patch::Clear = hello.status {
+            self.check_newest(&session).await?;
             // Before anybody sees the session: who comes invisible is never seen.
             let status = hello.status.apply(None);
             let write = self.prefer_status(&session.key, status);
@@ -51,7 +52,7 @@ impl Client {
         })?;
         let welcome = welcome(&session);
         self.begin(session);
-        if let Some(end) = self.recorded().await {
+        if let Some(end) = self.recorded(frame.r#ref.as_ref()).await {
             return Ok(Some(end));
         }
         self.answer(frame.r#ref, ServerBody::Welcome(welcome));
@@ -89,15 +90,35 @@ impl Client {
         })
     }
 
+    /// Refuses a connection that comes after a newer one of its device. The store would do so, too,
+    /// but what a hello sets besides is written before.
+    async fn check_newest(&self, session: &Session) -> Result<(), EdgeError> {
+        let owner = std::slice::from_ref(&session.key.owner);
+        let store = self.edge.store();
+        let within = self.edge.config().answer_within;
+        // If it does not answer now, the write that follows says so.
+        let Ok(Ok(users)) = timeout(within, store.read(owner)).await else {
+            return Ok(());
+        };
+        let people = users.into_iter().filter_map(|user| user.person);
+        let mut devices = people.filter_map(|mut p| p.sessions.remove(&session.key.device));
+        match devices.next() {
+            Some(known) if known.stamp.conn > session.conn => {
+                Err(EdgeError::superseded(known.stamp.conn))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Waits until the store has the session, but not for long: a shard that is away keeps
     /// nobody out, and gets the session when it is back.
-    async fn recorded(&mut self) -> Option<End> {
+    async fn recorded(&mut self, r#ref: Option<&Ref>) -> Option<End> {
         let outbox = std::sync::Arc::clone(&self.outbox);
         let within = self.edge.config().answer_within;
         let word = timeout(within, outbox.next_word()).await;
         match word {
             Ok(Word::Recorded { .. }) | Err(_) => None,
-            Ok(word) => self.hear(word),
+            Ok(word) => self.hear_of(r#ref.cloned(), word),
         }
     }
 

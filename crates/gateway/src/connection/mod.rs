@@ -41,6 +41,8 @@ pub(crate) enum Received {
     WrongType,
     /// A frame that was too large to be read.
     TooLarge,
+    /// Nobody can tell what it means or where it ends.
+    Garbage(Close),
 }
 
 /// Where frames come from.

@@ -1,24 +1,22 @@
 //! The calls that are answered once: messages in, `requests` in the middle, messages out.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-
 use adsum_core::{DeviceId, Topic, UserId};
 use adsum_proto::client::{
-    Fault, LastSeen, check, frame,
-    presence_server::Presence,
+    Fault, LastSeen, RawFrame, check, frame,
+    presence_door::Presence,
     protobuf,
     v1::{self, set_status_request::Manual},
 };
-use axum::extract::ConnectInfo;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use super::{
+    admit::peer,
     answer::status,
     stream::{self, Frames},
 };
 use crate::{
     Caller, EdgeError,
-    auth::{AuthError, bearer},
+    auth::AuthError,
     requests::{PageToken, Requests, Sighting},
 };
 
@@ -32,17 +30,8 @@ impl PresenceCalls {
         Self(requests)
     }
 
-    /// The caller, admitted, and what they ask.
-    fn admit<T>(&self, request: Request<T>) -> Result<(Caller, T), EdgeError> {
-        let header = request.metadata().get("authorization");
-        let text = header.map(|value| value.to_str());
-        let text = text.transpose().map_err(|_| garbled())?;
-        let caller = self.0.admit(Some(bearer(text)?), peer(&request))?;
-        Ok((caller, request.into_inner()))
-    }
-
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<v1::GetResponse, EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let found = self.0.get(&caller, named("user", asked.user)?).await?;
         Ok(v1::GetResponse {
             person: Some(person(&found)),
@@ -53,7 +42,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::GetManyRequest>,
     ) -> Result<v1::GetManyResponse, EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let found = self.0.get_many(&caller, ids(asked.users)?).await?;
         Ok(v1::GetManyResponse {
             persons: found.iter().map(person).collect(),
@@ -64,7 +53,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::LastSeenRequest>,
     ) -> Result<v1::LastSeenResponse, EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let found = self.0.last_seen(&caller, ids(asked.users)?).await?;
         let users = found.iter().map(|seen| v1::LastSeen {
             user: seen.user.to_string(),
@@ -80,7 +69,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::MembersRequest>,
     ) -> Result<v1::MembersResponse, EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let (topic, after) = (topic(&asked.topic)?, PageToken::read(&asked.page_token)?);
         let page = self
             .0
@@ -99,7 +88,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::CountRequest>,
     ) -> Result<v1::CountResponse, EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let counted = self.0.count(&caller, topic(&asked.topic)?).await?;
         Ok(v1::CountResponse {
             count: counted.count,
@@ -108,7 +97,7 @@ impl PresenceCalls {
     }
 
     async fn set_status(&self, request: Request<v1::SetStatusRequest>) -> Result<(), EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let manual = match asked.manual.ok_or(Fault::Missing("status"))? {
             Manual::Status(number) => Some(protobuf::manual(number)?),
             Manual::ClearStatus(_) => None,
@@ -120,7 +109,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::SetVisibilityRequest>,
     ) -> Result<(), EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let visibility = protobuf::visibility(asked.visibility)?;
         let user = other(asked.user)?;
         self.0.set_visibility(&caller, user, visibility).await
@@ -130,7 +119,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::SetContactsRequest>,
     ) -> Result<(), EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let (user, contacts) = (other(asked.user)?, ids(asked.contacts)?);
         self.0.set_contacts(&caller, user, contacts).await
     }
@@ -139,7 +128,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<v1::HeartbeatResponse, EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let limits = &caller.settings.frame;
         let beats = asked.beats.into_iter();
         let beats = beats
@@ -160,7 +149,7 @@ impl PresenceCalls {
         &self,
         request: Request<v1::DisconnectRequest>,
     ) -> Result<v1::DisconnectResponse, EdgeError> {
-        let (caller, asked) = self.admit(request)?;
+        let (caller, asked) = admitted(request)?;
         let device = asked.device.map(DeviceId::new).transpose()?;
         let user = other(asked.user)?;
         let closed = self.0.disconnect(&caller, user, device).await?;
@@ -168,15 +157,10 @@ impl PresenceCalls {
     }
 }
 
-/// The other end: of the port that all doors share, or of a server of tonic's own.
-fn peer<T>(request: &Request<T>) -> IpAddr {
-    let shared = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let peer = shared.map(|peer| peer.0).or_else(|| request.remote_addr());
-    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip())
-}
-
-const fn garbled() -> AuthError {
-    AuthError::Malformed("the header is not plain text")
+/// Who calls, as `admit` has let them in, and what they ask.
+fn admitted<T>(mut request: Request<T>) -> Result<(Caller, T), EdgeError> {
+    let caller = request.extensions_mut().remove::<Caller>();
+    Ok((caller.ok_or(AuthError::Missing)?, request.into_inner()))
 }
 
 /// A text that must be there; in protobuf an empty one is none.
@@ -243,13 +227,13 @@ impl Presence for PresenceCalls {
     type ConnectStream = Frames;
     type WatchStream = Frames;
 
-    async fn connect(&self, request: Request<Streaming<v1::ClientFrame>>) -> Answer<Frames> {
-        let peer = peer(&request);
+    async fn connect(&self, request: Request<Streaming<RawFrame>>) -> Answer<Frames> {
+        let peer = peer(request.extensions());
         stream::connect(&self.0, peer, request)
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Answer<Frames> {
-        let (caller, asked) = self.admit(request).map_err(|error| status(&error))?;
+        let (caller, asked) = admitted(request).map_err(|error| status(&error))?;
         stream::watch(&self.0, caller, asked)
     }
 

@@ -1,13 +1,14 @@
-//! `adsum.v1.Presence` over gRPC, with health and reflection beside it. Requests are answered by
-//! `requests`; `stream` has the connections.
+//! `adsum.v1.Presence` over gRPC, with health and reflection beside it. Requests are let in by
+//! `admit` and answered by `requests`; `stream` has the connections.
 
+mod admit;
 mod answer;
 mod body;
 mod calls;
 mod stream;
 
-use adsum_proto::client::{FILE_DESCRIPTOR_SET, presence_server::PresenceServer};
-use axum::middleware::map_response;
+use adsum_proto::client::{FILE_DESCRIPTOR_SET, presence_door::PresenceServer};
+use axum::middleware::{from_fn_with_state, map_response};
 use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tonic_reflection::server::Builder;
@@ -25,11 +26,13 @@ pub(crate) fn routes(requests: impl Into<Requests>) -> Routes {
     let requests = requests.into();
     let (reporter, health) = tonic_health::server::health_reporter();
     tokio::spawn(report(reporter, requests.edge().draining().clone()));
+    let admit = from_fn_with_state(requests.clone(), admit::admit);
     let presence = PresenceServer::new(PresenceCalls::new(requests))
         .max_decoding_message_size(BATCH_BYTES)
         .max_encoding_message_size(ANSWER_BYTES);
     let routes = reflected(Routes::new(presence).add_service(health)).into_axum_router();
-    routes.layer(map_response(body::carry)).into()
+    let routes = routes.layer(map_response(body::carry));
+    routes.layer(admit).into()
 }
 
 /// Serving until the gateway begins to drain: balancers then send newcomers elsewhere.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adsum_proto::client::{Close, Encoding, WireFrame, protobuf, v1};
+use adsum_proto::client::{Close, Encoding, RawFrame, WireFrame, protobuf, v1};
 use adsum_telemetry::metrics::{Transport, metrics};
 // Not tokio's, which keeps room for 32 frames in each.
 use futures::{
@@ -34,7 +34,7 @@ const AHEAD: usize = 16;
 pub(crate) fn connect(
     requests: &Requests,
     peer: IpAddr,
-    request: Request<Streaming<v1::ClientFrame>>,
+    request: Request<Streaming<RawFrame>>,
 ) -> Result<Response<Frames>, Status> {
     requests.edge().open().map_err(|error| status(&error))?;
     let token = request.metadata().get("authorization");
@@ -88,7 +88,7 @@ pub(crate) fn watch(
 }
 
 struct Incoming {
-    messages: Streaming<v1::ClientFrame>,
+    messages: Streaming<RawFrame>,
     limit: usize,
 }
 
@@ -96,17 +96,21 @@ impl Source for Incoming {
     const RESETS: bool = false;
 
     async fn next(&mut self) -> Option<Received> {
-        let message = match self.messages.message().await {
-            Ok(Some(message)) => message,
-            // Longer than what is decoded at all.
+        let bytes = match self.messages.message().await {
+            Ok(Some(RawFrame(bytes))) => bytes,
+            // Longer than what is taken in at all.
             Err(status) if status.code() == Code::OutOfRange => return Some(Received::TooLarge),
             // A stream that ends, and one that breaks, is a client that is gone.
             Ok(None) | Err(_) => return None,
         };
-        if message.encoded_len() > self.limit {
+        if bytes.len() > self.limit {
             return Some(Received::TooLarge);
         }
-        Some(Received::Message(Box::new(message)))
+        Some(match v1::ClientFrame::decode(&*bytes) {
+            Ok(message) => Received::Message(Box::new(message)),
+            // Refused as on a WebSocket, where frames come like this.
+            Err(_) => Received::Bytes(bytes),
+        })
     }
 }
 
@@ -138,7 +142,9 @@ fn ended(close: Close) -> Status {
         Close::Internal => Code::Internal,
         Close::Unauthorized | Close::TokenExpired => Code::Unauthenticated,
         Close::TooMany => Code::ResourceExhausted,
-        Close::WrongType | Close::BadFrames => Code::InvalidArgument,
+        Close::Protocol | Close::WrongType | Close::NotText | Close::BadFrames => {
+            Code::InvalidArgument
+        }
         Close::TooLarge => Code::OutOfRange,
         Close::Timeout | Close::Replaced | Close::Kicked | Close::Superseded => Code::Aborted,
     };

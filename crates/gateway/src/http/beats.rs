@@ -17,9 +17,9 @@ use serde_json::value::RawValue;
 use super::{
     HttpError,
     answer::Reply,
-    bodies::{BeatBody, BeatResult, BeatenBody, BeatsBody, ProblemBody, RoomBody},
+    bodies::{BeatBody, BeatResult, BeatenBody, ProblemBody, RoomBody},
     extract::Admitted,
-    json::{self, Object, Size},
+    json::{self, Size},
 };
 use crate::requests::{Beaten, Requests};
 
@@ -54,6 +54,13 @@ struct Shape {
     beats: Option<IgnoredAny>,
 }
 
+/// Many beats, none of them read yet: there may be too many, and each is judged by itself.
+#[derive(Deserialize)]
+struct Parts<'b> {
+    #[serde(borrow)]
+    beats: Vec<&'b RawValue>,
+}
+
 /// Keeps sessions alive that have no connection, and opens those that are not known.
 #[utoipa::path(post, path = "/v1/heartbeat", operation_id = "heartbeat", tag = "sessions",
     request_body = super::schemas::HeartbeatBody,
@@ -79,9 +86,13 @@ pub(super) async fn heartbeat(
         beaten.results.push(Ok(()));
         return Ok(answer(beaten));
     }
-    let beats = json::parse::<BeatsBody>(&body)?.beats.into_iter();
-    let beats = beats.map(|Object(body)| beat(body, limits)).collect();
-    let beaten = requests.heartbeat(&caller, beats).await;
+    let beats = json::parse::<Parts>(&body)?.beats;
+    requests.check_users(beats.len())?;
+    let beats = beats.into_iter().map(|part| {
+        let body = json::parse::<BeatBody>(part.get().as_bytes())?;
+        beat(body, limits)
+    });
+    let beaten = requests.heartbeat(&caller, beats.collect()).await;
     Ok(answer(beaten.map_err(HttpError::from)?))
 }
 

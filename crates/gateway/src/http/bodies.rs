@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    json::{Object, given, whole},
+    json::{given, whole},
     schemas::{
         ActivityWord, BeatOfMany, Id, Kind, ManualWord, PageTokenText, RoomEntry, StatusWord,
         VersionText, VisibilityWord,
@@ -316,11 +316,12 @@ pub(super) struct BeatBody {
 }
 
 /// Many sessions, each judged by itself.
-#[derive(Deserialize, ToSchema)]
+#[derive(ToSchema)]
 #[schema(as = Beats)]
+#[allow(dead_code, reason = "described here, read piece by piece")]
 pub(super) struct BeatsBody {
     #[schema(value_type = Vec<BeatOfMany>, max_items = 1000)]
-    pub(super) beats: Vec<Object<BeatBody>>,
+    beats: Vec<BeatBody>,
 }
 
 /// What became of the beats.

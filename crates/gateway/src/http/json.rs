@@ -131,11 +131,11 @@ pub(super) async fn read<T: DeserializeOwned>(
     caller: &Caller,
     size: Size,
 ) -> Result<T, HttpError> {
-    parse(&take(request, caller, size).await?)
+    Ok(parse(&take(request, caller, size).await?)?)
 }
 
 /// Reads an object. Only what fails is read again, to name the place.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
+pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
     let read = serde_json::from_slice::<Object<T>>(body);
     let object = read.map_err(|error| {
         let json = &mut serde_json::Deserializer::from_slice(body);
@@ -143,7 +143,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
             Err(placed) => placed_text(&placed.path().to_string(), placed.inner()),
             Ok(_) => error.to_string(),
         };
-        HttpError::from(Fault::Malformed(text))
+        Fault::Malformed(text)
     });
     object.map(|Object(value)| value)
 }

@@ -74,7 +74,7 @@ async fn unknown_path(uri: Uri) -> HttpError {
     HttpError::with(StatusCode::NOT_FOUND, error)
 }
 
-async fn unknown_method() -> HttpError {
+pub(crate) async fn unknown_method() -> HttpError {
     let error = EdgeError::new(Code::UnknownFrame, "not by this method; see Allow");
     HttpError::with(StatusCode::METHOD_NOT_ALLOWED, error)
 }

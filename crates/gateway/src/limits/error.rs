@@ -34,6 +34,12 @@ pub enum LimitError {
         /// Connections allowed.
         limit: usize,
     },
+    /// Too many sessions that beats would open.
+    #[error("too many sessions: at most {limit} are allowed per user")]
+    Sessions {
+        /// Sessions allowed.
+        limit: usize,
+    },
     /// Too many topics.
     #[error("{count} topics watched: at most {limit} are allowed per connection")]
     Topics {
@@ -69,7 +75,7 @@ pub enum LimitError {
 impl From<LimitError> for Limit {
     fn from(error: LimitError) -> Self {
         match error {
-            LimitError::Connections { .. } => Self::Connections,
+            LimitError::Connections { .. } | LimitError::Sessions { .. } => Self::Connections,
             LimitError::Topics { .. } => Self::Topics,
             LimitError::Users { .. } => Self::Users,
             LimitError::Frame { .. } => Self::Frame,
@@ -86,7 +92,7 @@ impl LimitError {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Connections { .. } => "too_many_connections",
+            Self::Connections { .. } | Self::Sessions { .. } => "too_many_connections",
             Self::Topics { .. } => "too_many_topics",
             Self::Users { .. } => "too_many_users",
             Self::Frame { .. } => "frame_too_large",
@@ -99,7 +105,7 @@ impl LimitError {
     pub const fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::Rate { retry_after_ms } => Some(*retry_after_ms),
-            Self::Connections { .. } => Some(FULL_RETRY_MS),
+            Self::Connections { .. } | Self::Sessions { .. } => Some(FULL_RETRY_MS),
             _ => None,
         }
     }

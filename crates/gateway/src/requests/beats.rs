@@ -11,7 +11,7 @@ use adsum_proto::client::{Code, Fault, frame::Beat};
 use futures::future::join_all;
 
 use super::{Requests, Result, whose};
-use crate::{Caller, EdgeError, clock};
+use crate::{Caller, EdgeError, clock, limits::LimitError};
 
 /// What became of some beats.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,10 @@ impl Requests {
                 Err(error) => results[n] = Err(error),
             }
         }
-        let shards = shards.into_values().map(|touches| self.send(touches));
+        let limit = caller.settings.limits.sessions_per_user;
+        let shards = shards
+            .into_values()
+            .map(|touches| self.send(touches, limit));
         for (n, result) in join_all(shards).await.into_iter().flatten() {
             results[n] = result;
         }
@@ -78,6 +81,7 @@ impl Requests {
             },
             state: beat.state,
             ttl_ms: caller.settings.times.session_ttl_ms,
+            sessions_max: caller.settings.limits.sessions_per_user,
             origin: None,
         })
     }
@@ -95,11 +99,11 @@ impl Requests {
     }
 
     /// The beats of one shard. Not tried again here: a beat is what comes again by itself.
-    async fn send(&self, touches: Vec<(usize, Touch)>) -> Vec<(usize, Result<()>)> {
+    async fn send(&self, touches: Vec<(usize, Touch)>, limit: usize) -> Vec<(usize, Result<()>)> {
         let (places, touches): (Vec<_>, Vec<_>) = touches.into_iter().unzip();
         let answered = match self.edge().store().touch(touches).await {
             Ok(answers) if answers.len() == places.len() => {
-                answers.into_iter().map(judged).collect()
+                answers.into_iter().map(|a| judged(a, limit)).collect()
             }
             Ok(_) => vec![Err(short()); places.len()],
             Err(error) => vec![Err(EdgeError::from(error)); places.len()],
@@ -108,10 +112,11 @@ impl Requests {
     }
 }
 
-fn judged(answer: Answer<Touched>) -> Result<()> {
+fn judged(answer: Answer<Touched>, limit: usize) -> Result<()> {
     match answer.value {
         Touched::Ok { .. } => Ok(()),
         Touched::Superseded { conn } => Err(EdgeError::superseded(conn)),
+        Touched::Full => Err(LimitError::Sessions { limit }.into()),
     }
 }
 

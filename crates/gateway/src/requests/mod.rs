@@ -70,7 +70,7 @@ impl Requests {
         Ok(caller)
     }
 
-    fn check_users(&self, count: usize) -> Result<()> {
+    pub(crate) fn check_users(&self, count: usize) -> Result<()> {
         let limit = self.edge().config().users_per_request;
         if count > limit {
             return Err(EdgeError::new(

@@ -21,7 +21,7 @@ use tungstenite::handshake::server::create_response_with_body;
 
 use crate::{
     connection::{self, Brought, Door},
-    http::{HttpError, token, traceparent},
+    http::{HttpError, token, traceparent, unknown_method},
     requests::Requests,
 };
 
@@ -29,6 +29,7 @@ use crate::{
 pub(crate) fn router(requests: Requests) -> Router {
     Router::new()
         .route("/v1/ws", get(upgrade))
+        .method_not_allowed_fallback(unknown_method)
         .with_state(requests)
 }
 

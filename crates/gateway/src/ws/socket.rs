@@ -24,6 +24,7 @@ use tokio::{
 };
 use tungstenite::{
     Error, Message,
+    error::ProtocolError,
     protocol::{Role, WebSocketConfig, WebSocketContext},
 };
 
@@ -225,6 +226,10 @@ impl Source for Incoming {
             Ok(Message::Pong(_) | Message::Frame(_)) => Received::Alive,
             Ok(Message::Close(_)) => Received::Goodbye,
             Err(Error::Capacity(_)) => Received::TooLarge,
+            Err(Error::Utf8(_)) => Received::Garbage(Close::NotText),
+            // The line broke.
+            Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => return None,
+            Err(Error::Protocol(_)) => Received::Garbage(Close::Protocol),
             Err(_) => return None,
         })
     }

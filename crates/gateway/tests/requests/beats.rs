@@ -74,6 +74,9 @@ async fn of_many_each_has_its_own_result() {
         {"user": "eve", "device": "d", "conn": 8, "rooms": [{}]},
         {"user": "eve", "conn": 8},
         {"user": "eve", "device": "d"},
+        {"user": "eve", "device": "d", "conn": -1},
+        ["eve", "d", 1],
+        7,
     ]});
     let answer = world.post(&bot, "/heartbeat", beats).await.ok();
     let codes: Vec<_> = answer["results"]
@@ -97,6 +100,9 @@ async fn of_many_each_has_its_own_result() {
             "missing_field",
             "missing_field",
             "missing_field",
+            "malformed_frame",
+            "malformed_frame",
+            "malformed_frame",
         ]
     );
     assert_eq!(answer["results"][4]["error"]["conn"], 9);
@@ -143,7 +149,6 @@ async fn one_that_is_refused_fails_as_a_whole() {
             json!({"device": "d", "conn": 1, "rooms": [["den"]]}),
             (400, "malformed_frame"),
         ),
-        (json!({"beats": [["d", 1]]}), (400, "malformed_frame")),
         (json!({"beats": {}}), (400, "malformed_frame")),
         (json!({}), (400, "missing_field")),
     ] {
@@ -197,4 +202,28 @@ async fn too_many_in_one_request() {
     for path in ["/users:batch", "/last_seen:batch"] {
         assert_eq!(world.post(&ann, path, users.clone()).await.code(), many);
     }
+}
+
+#[tokio::test]
+async fn one_user_has_only_so_many_sessions() {
+    let limits = EdgeLimits {
+        sessions_per_user: 2,
+        ..EdgeLimits::default()
+    };
+    let world = World::with(limits, EdgeConfig::default());
+    let beats = json!({"beats": [beat("a", 1), beat("b", 1), beat("c", 1)]});
+    let answer = world.post(&token("ann"), "/heartbeat", beats).await.ok();
+    let error = &answer["results"][2]["error"];
+    assert_eq!(error["code"], "too_many_connections");
+    assert_eq!(answer["results"][1], json!({}));
+    let one = world.post(&token("ann"), "/heartbeat", beat("d", 1)).await;
+    assert_eq!(one.code(), (429, "too_many_connections"));
+    world
+        .post(&token("ann"), "/heartbeat", beat("b", 1))
+        .await
+        .ok();
+    world
+        .post(&token("bob"), "/heartbeat", beat("d", 1))
+        .await
+        .ok();
 }

@@ -2,10 +2,15 @@
 
 use adsum_core::{Manual, Visibility, store::Store};
 use adsum_proto::client::v1::{self, set_status_request::Manual as Given};
-use axum::extract::ConnectInfo;
+use axum::{body::Body, extract::ConnectInfo, http, response::Response};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http_body_util::BodyExt;
+use prost::Message;
 use tonic::{Code, Request, Status};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1 as reflection, v1alpha};
+use tower::ServiceExt;
 
 use super::support::*;
 
@@ -187,6 +192,137 @@ async fn failures_have_both_codes() {
     let away = grpc.get(request(&ann, get("ann"))).await.unwrap_err();
     assert_eq!(code(&away), (Code::Unavailable, "unavailable"));
     assert_eq!(away.metadata().get("retry-after-ms").unwrap(), "1000");
+}
+
+/// A message as gRPC frames it, whatever it is.
+fn framed(message: &[u8]) -> Bytes {
+    let mut frame = vec![0];
+    let length = u32::try_from(message.len()).unwrap();
+    frame.extend_from_slice(&length.to_be_bytes());
+    frame.extend_from_slice(message);
+    frame.into()
+}
+
+async fn raw(world: &World, method: &str, token: Option<&str>, body: Body) -> Response {
+    let mut request = http::Request::post(format!("/adsum.v1.Presence/{method}"))
+        .header("content-type", "application/grpc");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let mut request = request.body(body).unwrap();
+    request.extensions_mut().insert(ConnectInfo(PEER));
+    let router = world.routes.clone().into_axum_router();
+    router.oneshot(request).await.unwrap()
+}
+
+/// gRPC's code and ours of a message that is refused.
+async fn refused(
+    world: &World,
+    method: &str,
+    token: Option<&str>,
+    message: &[u8],
+) -> (Code, String) {
+    let response = raw(world, method, token, framed(message).into()).await;
+    let status = Status::from_header_map(response.headers()).unwrap();
+    let (grpc, ours) = code(&status);
+    (grpc, ours.to_owned())
+}
+
+#[tokio::test]
+async fn messages_that_are_none() {
+    let world = World::new();
+    let ann = token("ann");
+    let malformed = (Code::InvalidArgument, "malformed_frame".to_owned());
+    for method in ["Get", "GetMany", "Heartbeat", "Watch", "SetContacts"] {
+        for message in [&b"\xff\xff\xff"[..], b"\x0a\x05abc", b"\x0a\x02\xff\xff"] {
+            let refused = refused(&world, method, Some(&ann), message).await;
+            assert_eq!(refused, malformed, "{method} {message:?}");
+        }
+    }
+    let long = vec![0; (4 << 20) + 1];
+    let long = refused(&world, "Get", Some(&ann), &long).await;
+    assert_eq!(long, (Code::OutOfRange, "frame_too_large".to_owned()));
+}
+
+#[tokio::test]
+async fn far_too_many_are_not_decoded() {
+    let world = World::new();
+    let ann = token("ann");
+    let empty = b"\n\0".repeat(200_000);
+    for (method, word) in [
+        ("Heartbeat", "too_many_users"),
+        ("GetMany", "too_many_users"),
+        ("LastSeen", "too_many_users"),
+        ("Watch", "too_many_topics"),
+    ] {
+        let many = refused(&world, method, Some(&ann), &empty).await;
+        assert_eq!(many, (Code::InvalidArgument, word.to_owned()), "{method}");
+        // Who may not come in is not read at all.
+        let bare = refused(&world, method, None, &empty).await;
+        let unauthorized = (Code::Unauthenticated, "unauthorized".to_owned());
+        assert_eq!(bare, unauthorized, "{method}");
+    }
+    let beat = v1::Beat {
+        rooms: vec![v1::Join::default(); 500_000],
+        ..Default::default()
+    };
+    let rooms = v1::HeartbeatRequest { beats: vec![beat] }.encode_to_vec();
+    let rooms = refused(&world, "Heartbeat", Some(&ann), &rooms).await;
+    let too_many = (Code::InvalidArgument, "too_many_users".to_owned());
+    assert_eq!(rooms, too_many);
+}
+
+/// The codes of all errors that a connection is told for these frames, and how it ends.
+async fn connected(world: &World, messages: &[&[u8]]) -> (Vec<String>, Status) {
+    let frames: Vec<_> = messages.iter().map(|message| framed(message)).collect();
+    // The client stays, so that it is not taken for gone.
+    let frames = stream::iter(frames).map(Ok::<_, std::io::Error>);
+    let body = Body::from_stream(frames.chain(stream::pending()));
+    let whole = raw(world, "Connect", None, body).await.into_body();
+    let whole = whole.collect().await.unwrap();
+    let end = Status::from_header_map(whole.trailers().unwrap()).unwrap();
+    let (mut bytes, mut codes) = (whole.to_bytes(), Vec::new());
+    while !bytes.is_empty() {
+        let head = bytes.split_to(5);
+        let length = u32::from_be_bytes(head[1..].try_into().unwrap());
+        let message = bytes.split_to(usize::try_from(length).unwrap());
+        let frame = v1::ServerFrame::decode(message).unwrap();
+        match frame.frame {
+            Some(v1::server_frame::Frame::Error(error)) => codes.push(error.code),
+            other => panic!("{other:?}"),
+        }
+    }
+    (codes, end)
+}
+
+#[tokio::test]
+async fn frames_that_are_none() {
+    let world = World::new();
+    let heartbeat = &b"\x22\0"[..];
+    // The stream goes on behind it, until something ends it.
+    let messages = [&b"\xff\xff\xff"[..], b"\x1a\x05abc", heartbeat];
+    let (codes, end) = connected(&world, &messages).await;
+    let expected = ["malformed_frame", "malformed_frame", "hello_expected"];
+    assert_eq!(codes, expected);
+    assert_eq!(end.code(), Code::InvalidArgument);
+    assert_eq!(end.metadata().get("adsum-close").unwrap(), "4400");
+    // Nothing else for too long.
+    let (codes, end) = connected(&world, &[&b"\xff"[..]; 20]).await;
+    assert_eq!(codes, ["malformed_frame"; 20]);
+    assert_eq!(end.code(), Code::InvalidArgument);
+    assert_eq!(end.metadata().get("adsum-close").unwrap(), "4400");
+}
+
+#[tokio::test]
+async fn a_frame_is_as_long_as_it_came() {
+    let world = World::new();
+    // A field that nobody knows, with 70,000 bytes.
+    let mut frame = b"\x22\0\x7a\xf0\xa2\x04".to_vec();
+    frame.resize(frame.len() + 70_000, b'x');
+    let (codes, end) = connected(&world, &[frame.as_slice()]).await;
+    assert_eq!(codes, ["frame_too_large"]);
+    assert_eq!(end.code(), Code::OutOfRange);
+    assert_eq!(end.metadata().get("adsum-close").unwrap(), "1009");
 }
 
 #[tokio::test]

@@ -5,8 +5,12 @@
 pub enum Close {
     /// The client said `leave`.
     Left,
+    /// Something that is no WebSocket.
+    Protocol,
     /// Text on a protobuf connection, or binary on a JSON one.
     WrongType,
+    /// Text that is not UTF-8.
+    NotText,
     /// A frame was too large.
     TooLarge,
     /// A fault of ours.
@@ -33,9 +37,11 @@ pub enum Close {
 
 impl Close {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Left,
+        Self::Protocol,
         Self::WrongType,
+        Self::NotText,
         Self::TooLarge,
         Self::Internal,
         Self::Drain,
@@ -54,7 +60,9 @@ impl Close {
     pub const fn code(self) -> u16 {
         match self {
             Self::Left => 1000,
+            Self::Protocol => 1002,
             Self::WrongType => 1003,
+            Self::NotText => 1007,
             Self::TooLarge => 1009,
             Self::Internal => 1011,
             Self::Drain => 1012,
@@ -74,7 +82,9 @@ impl Close {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Left => "left",
+            Self::Protocol => "not a WebSocket",
             Self::WrongType => "wrong type of message",
+            Self::NotText => "not UTF-8",
             Self::TooLarge => "frame too large",
             Self::Internal => "internal",
             Self::Drain => "this gateway goes away",

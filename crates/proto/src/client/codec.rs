@@ -12,6 +12,10 @@ const BUFFER: usize = 256;
 /// Frames that wait together are handed on when they are this long.
 const TOGETHER: usize = 32 * 1024;
 
+pub(super) fn small() -> BufferSettings {
+    BufferSettings::new(BUFFER, TOGETHER)
+}
+
 /// See the file.
 #[derive(Debug, Clone)]
 pub struct SmallCodec<T, U>(PhantomData<(T, U)>);
@@ -34,10 +38,10 @@ where
     type Decoder = ProstDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFER, TOGETHER))
+        ProstCodec::<T, U>::raw_encoder(small())
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(BUFFER, TOGETHER))
+        ProstCodec::<T, U>::raw_decoder(small())
     }
 }

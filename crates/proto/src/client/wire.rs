@@ -1,5 +1,6 @@
 //! What the gRPC streams carry in place of the generated `ServerFrame`: the same on the wire, but a
-//! server can hand over bytes that were encoded before, shared with all who get the same.
+//! server can hand over bytes that were encoded before, shared with all who get the same. And in
+//! place of `ClientFrame`, where a gateway reads it: the bytes, whatever they are.
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::{
@@ -8,6 +9,11 @@ use prost::{
 };
 
 use super::{FrameError, frame::ServerFrame, protobuf, v1};
+
+/// What a client sent as a frame, as it came: its length is known, and one that can't be decoded
+/// does not end the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawFrame(pub Bytes);
 
 /// A frame of the server on its way through tonic.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,6 +4,7 @@ use adsum_core::{Activity, Conn, DeviceId, Kind, Membership, RoomId, State, Visi
 use adsum_proto::client::{
     Code, FILE_DESCRIPTOR_SET, FrameLimits, Mode,
     frame::Beat,
+    incoming::Incoming,
     protobuf::{from_beat, from_watch, manual, visibility},
     v1,
 };
@@ -99,6 +100,45 @@ fn a_beat_is_a_whole_session() {
     assert_eq!(bent(|b| b.meta = Some("{".into())), Code::InvalidMeta);
     let many = |b: &mut v1::Beat| b.rooms = vec![v1::Join::default(); 101];
     assert_eq!(bent(many), Code::TooManyRooms);
+}
+
+#[test]
+fn requests_are_counted_before_they_are_decoded() {
+    let users = |count| v1::GetManyRequest {
+        users: vec!["u".to_owned(); count],
+    };
+    let most = users(100_000);
+    assert_eq!(
+        v1::GetManyRequest::read(&most.encode_to_vec()).unwrap(),
+        most
+    );
+    let word = |status: tonic::Status| {
+        let word = status.metadata().get("adsum-code").unwrap();
+        word.to_str().unwrap().to_owned()
+    };
+    let more = v1::GetManyRequest::read(&users(100_001).encode_to_vec());
+    assert_eq!(word(more.unwrap_err()), "too_many_users");
+
+    let beats = |rooms| v1::HeartbeatRequest {
+        beats: vec![
+            v1::Beat {
+                device: "laptop".into(),
+                rooms: vec![v1::Join::default(); rooms],
+                ..v1::Beat::default()
+            };
+            100
+        ],
+    };
+    let most = beats(3_999);
+    assert_eq!(
+        v1::HeartbeatRequest::read(&most.encode_to_vec()).unwrap(),
+        most
+    );
+    let more = v1::HeartbeatRequest::read(&beats(4_000).encode_to_vec());
+    assert_eq!(word(more.unwrap_err()), "too_many_users");
+    // A beat that breaks off.
+    let broken = v1::HeartbeatRequest::read(b"\x0a\x7f\x12");
+    assert_eq!(word(broken.unwrap_err()), "malformed_frame");
 }
 
 #[test]

@@ -158,6 +158,7 @@ impl World {
             },
             state: State::default(),
             ttl_ms,
+            sessions_max: 100,
             origin: None,
         };
         self.store.touch(vec![touch]).await.unwrap()[0].at + ttl_ms

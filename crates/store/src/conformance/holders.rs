@@ -2,7 +2,7 @@
 
 use adsum_core::{
     Holder,
-    store::{Due, Opened, Renewed, Touched},
+    store::{Due, Opened, Renewed, Touch, Touched},
 };
 
 use super::{Labs, kit::*};
@@ -162,6 +162,24 @@ pub async fn a_touched_session_holds_itself_until_its_deadline(labs: &dyn Labs) 
     assert_eq!(kit.swept(10).await, (1, None), "at its deadline it is over");
     assert_eq!(kit.told_after(seq).await, ["ann/tv", "ann/tv timeout"]);
     assert_eq!(kit.read("ann").await.last_seen, Some(kit.now()));
+}
+
+/// Beats open no session beyond what their owner may have; whatever is there beats on.
+pub async fn beats_open_no_more_sessions_than_a_user_may_have(labs: &dyn Labs) {
+    let kit = Kit::settled(labs).await;
+    let beat = |path: &str, rev| Touch {
+        sessions_max: 2,
+        ..touch(path, (5, rev), 3_000)
+    };
+    kit.opened("ann/web", "a~1", (5, 1)).await;
+    let beats = vec![beat("ann/tv", 1), beat("ann/car", 1), beat("bob/tv", 1)];
+    let answers = kit.store.touch(beats).await.unwrap();
+    let values: Vec<_> = answers.iter().map(|answer| answer.value).collect();
+    let opened = Touched::Ok { committed: true };
+    assert_eq!(values, [opened, Touched::Full, opened]);
+    assert_eq!(kit.read("ann").await.person.unwrap().sessions.len(), 2);
+    let answers = kit.store.touch(vec![beat("ann/tv", 2)]).await.unwrap();
+    assert_eq!(answers[0].value, Touched::Ok { committed: false });
 }
 
 /// A duplicate is no sign of life: the first copy was.

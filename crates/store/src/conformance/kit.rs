@@ -87,6 +87,7 @@ pub(super) fn touch(path: &str, (number, rev): (u64, u64), ttl_ms: u64) -> Touch
         stamp,
         state: state(&[]),
         ttl_ms,
+        sessions_max: 100,
         origin: None,
     }
 }

@@ -1,9 +1,9 @@
 -- HTTP heartbeats: sessions that hold themselves, each judged by itself, in order.
 --
--- Body: a list with eight for each, 500 of them at most: owner device conn rev ttl_ms rooms
---       state (a string) origin
--- Answers: ok epoch now, then for each two: committed (0 or 1) and 0, or -1 and the connection
---          that supersedes it
+-- Body: a list with nine for each, 500 of them at most: owner device conn rev ttl_ms rooms
+--       state (a string) origin sessions_max
+-- Answers: ok epoch now, then for each two: committed (0 or 1) and 0, or 2 and 0 if its owner has
+--          too many sessions for another, or -1 and the connection that supersedes it
 
 writing('touch', function(body)
   local beats = unpack_record(body)
@@ -13,7 +13,7 @@ writing('touch', function(body)
 
   -- What is read, for all at once, and before the first write.
   local owners, keys = {}, {}
-  for i = 1, #beats, 8 do
+  for i = 1, #beats, 9 do
     owners[#owners + 1] = beats[i]
     keys[#keys + 1] = beats[i] .. '\31' .. beats[i + 1]
   end
@@ -31,13 +31,14 @@ writing('touch', function(body)
   local answer = { 'ok', epoch, now }
   local written, deadlines = {}, {}
   for n, owner in ipairs(owners) do
-    local i = 8 * n - 7
+    local i = 9 * n - 8
     local device, conn, rev = beats[i + 1], beats[i + 2], beats[i + 3]
     local person = people[owner]
     local old = find(person, device)
     local above = superseded(old, tomb_of(tombs[n]), conn)
     local committed = 0
-    if not above and not (old and old[2] == conn and rev <= old[3]) then
+    local full = not old and person and #person >= 4 + 2 * beats[i + 8]
+    if not above and not full and not (old and old[2] == conn and rev <= old[3]) then
       local rooms, state, own = with_times(beats[i + 5], old), beats[i + 6], prefs[owner]
       local session = { '', conn, rev, old and old[4] or now, rooms, state }
       if old and old[1] ~= '' then
@@ -60,7 +61,7 @@ writing('touch', function(body)
       written[owner] = person
       deadlines[keys[n]] = beats[i + 4]
     end
-    answer[2 * n + 2] = above and -1 or committed
+    answer[2 * n + 2] = above and -1 or full and 2 or committed
     answer[2 * n + 3] = above or 0
   end
 

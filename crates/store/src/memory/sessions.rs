@@ -83,6 +83,11 @@ impl Shard {
             Verdict::Duplicate(_) => return Touched::Ok { committed: false },
             Verdict::New(before) => before,
         };
+        let others = self.people.get(&op.key.owner);
+        let others = others.map_or(0, |record| record.person.sessions.len());
+        if before.is_none() && others > 0 && others >= op.sessions_max {
+            return Touched::Full;
+        }
         let prefs = self.prefs_of(&op.key.owner);
         let after = Session {
             holder: Holder::Own,

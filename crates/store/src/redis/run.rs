@@ -18,7 +18,7 @@ const NONCES: u64 = 1024;
 /// Most heartbeats in one call: Lua takes some thousand arguments at once.
 const CHUNK: usize = 500;
 /// Values of each of them.
-const OF_A_BEAT: usize = 8;
+const OF_A_BEAT: usize = 9;
 
 impl RedisStore {
     /// What every function's arguments begin with.
@@ -90,6 +90,7 @@ impl RedisStore {
                 .packed(Some(&codec::encode_rooms(&op.state.rooms)))
                 .bytes(&codec::encode_state(&op.state))
                 .text(codec::encode_origin(op.origin.as_ref()))
+                .number(op.sessions_max as u64)
         };
         let args = self
             .args(shard)
@@ -103,6 +104,7 @@ impl RedisStore {
             let value = match committed {
                 Some(0) => Touched::Ok { committed: false },
                 Some(1) => Touched::Ok { committed: true },
+                Some(2) => Touched::Full,
                 None => Touched::Superseded {
                     conn: conn_of(conn)?,
                 },

@@ -223,12 +223,13 @@ fn opens() -> impl Strategy<Value = Open> {
 
 fn touches() -> impl Strategy<Value = Touch> {
     let ttls = select(&[0, 500, 1_000, 3_000, 60_000][..]);
-    let parts = (keys(), stamps(), states(), ttls, origins());
-    parts.prop_map(|(key, stamp, state, ttl_ms, origin)| Touch {
+    let parts = (keys(), stamps(), states(), ttls, 1..4_usize, origins());
+    parts.prop_map(|(key, stamp, state, ttl_ms, sessions_max, origin)| Touch {
         key,
         stamp,
         state,
         ttl_ms,
+        sessions_max,
         origin,
     })
 }

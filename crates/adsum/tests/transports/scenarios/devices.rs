@@ -1,7 +1,11 @@
 //! Several devices of one user, and several connections of one device.
 
 use adsum_client::{Activity, Client, Conn, DeviceId, EndReason, Event, Item, Kind, Reason};
-use adsum_proto::client::frame::{ClientBody, Hello};
+use adsum_core::Manual;
+use adsum_proto::client::{
+    Patch,
+    frame::{ClientBody, Hello, ServerBody},
+};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::{
@@ -96,9 +100,16 @@ pub(super) async fn superseded(stage: &Stage) -> Result<()> {
         first.stands().await?;
     } else {
         let mut late = Raw::open(stage.wire, stage.address(Side::B)).await?;
-        let body = ClientBody::Hello(Box::new(numbered(stage, ahead - 1)?));
-        late.send("late", body).await?;
-        let problem = late.refusal().await?;
+        // Nothing of it counts.
+        let late_hello = Hello {
+            status: Patch::Set(Manual::Invisible),
+            ..numbered(stage, ahead - 1)?
+        };
+        late.send("late", ClientBody::Hello(Box::new(late_hello)))
+            .await?;
+        let ServerBody::Error(problem) = late.answer("late").await? else {
+            bail!("it was let in");
+        };
         ensure!(problem.code == "superseded", "{problem:?}");
         ensure!(problem.conn.map(Conn::get) == Some(ahead), "{problem:?}");
         let number = late.closed().await?;

@@ -101,6 +101,10 @@ impl ModelShard {
             return Touched::Ok { committed: false };
         }
         let r = self.session(&op.key);
+        let others = self.person(&op.key.owner).map_or(0, |p| p.sessions.len());
+        if r.is_none() && others > 0 && others >= op.sessions_max {
+            return Touched::Full;
+        }
         let session = Session {
             holder: Holder::Own,
             stamp: op.stamp,
