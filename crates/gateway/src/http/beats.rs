@@ -88,6 +88,9 @@ pub(super) async fn heartbeat(
     }
     let beats = json::parse::<Parts>(&body)?.beats;
     requests.check_users(beats.len())?;
+    if let Some(n) = beats.iter().position(|part| !part.get().starts_with('{')) {
+        return Err(Fault::Malformed(format!("beats[{n}]: must be an object")).into());
+    }
     let beats = beats.into_iter().map(|part| {
         let body = json::parse::<BeatBody>(part.get().as_bytes())?;
         beat(body, limits)
