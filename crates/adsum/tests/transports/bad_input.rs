@@ -279,6 +279,15 @@ async fn closing_frames(stage: Arc<Stage>) -> Result<()> {
         raw.say(Message::text("rubbish")).await?;
     }
     ensure!(raw.closed().await? == 4400, "nothing but bad frames");
+    // Nothing but pings, far more than messages may come.
+    let mut raw = welcomed(&stage, Wire::Json, "pinger").await?;
+    for _ in 0..1000 {
+        // It may be cut off before all of them were sent.
+        if raw.say(Message::Ping(Bytes::new())).await.is_err() {
+            break;
+        }
+    }
+    ensure!(raw.closed().await? == 4429, "nothing but pings");
     // Not even a WebSocket, or not in UTF-8: without a mask, of an unknown sort, bad text.
     for (bytes, number) in [
         (&b"\x81\x02hi"[..], 1002),

@@ -18,7 +18,7 @@ use crate::{
     Caller, Edge, EdgeError, Settings, beats, clock,
     holder::Ending,
     hub::Subscription,
-    limits::{Admission, RateLimiter},
+    limits::{Admission, LimitError, RateLimiter},
     outbox::Outbox,
     requests::Requests,
 };
@@ -192,13 +192,10 @@ impl Client {
             Ok(frame) => frame.r#ref.clone(),
             Err(error) => error.r#ref.clone(),
         };
-        if let Err(error) = self.rate.take(clock::steady_ms()) {
-            self.too_fast += 1;
+        if let Err((error, enough)) = self.count() {
             let end = self.refuse(r#ref, &error.into());
-            let regardless = self.too_fast > TOO_FAST;
-            return Err(end.or(regardless.then_some(End::Close(Close::TooMany))));
+            return Err(end.or(enough));
         }
-        self.too_fast = self.too_fast.saturating_sub(1);
         match frame {
             Ok(frame) => {
                 self.bad_frames = 0;
@@ -208,14 +205,21 @@ impl Client {
         }
     }
 
+    /// One message more. If it is one too many, also whether the client goes on regardless.
+    fn count(&mut self) -> Result<(), (LimitError, Option<End>)> {
+        if let Err(error) = self.rate.take(clock::steady_ms()) {
+            self.too_fast += 1;
+            let regardless = self.too_fast > TOO_FAST;
+            return Err((error, regardless.then_some(End::Close(Close::TooMany))));
+        }
+        self.too_fast = self.too_fast.saturating_sub(1);
+        Ok(())
+    }
+
     /// Pings, which are echoed, and pongs: they count like frames, or whoever sends nothing else
     /// would never be told to stop. One too many is not answered.
     fn spare(&mut self, ping: Option<Bytes>) -> Result<Option<ClientFrame>, Option<End>> {
-        if self.rate.take(clock::steady_ms()).is_err() {
-            self.too_fast += 1;
-            let regardless = self.too_fast > TOO_FAST;
-            return Err(regardless.then_some(End::Close(Close::TooMany)));
-        }
+        self.count().map_err(|(_, enough)| enough)?;
         if let Some(payload) = ping {
             self.outbox.pong(payload);
         }

@@ -19,11 +19,11 @@ end
 -- 150 begins an array of six: a person with one session, a session, prefs.
 local SIX = 150
 
--- A person with one session who never set any prefs, as most are: read piece by piece, which takes
--- half as long as tables within tables. Nothing if it is not like that.
+-- A person with one session who never set any prefs, as most are: read piece by piece, with
+-- fewer tables within tables. Nothing if it is not like that.
 local function read_plain(raw)
-  local at, version, person_epoch, person_seq = unpack_some(raw, 3, 1)
-  if version ~= 1 or string.sub(raw, at + 1, at + 7) ~= DEFAULT then
+  local at, layout, person_epoch, person_seq = unpack_some(raw, 3, 1)
+  if layout ~= 1 or string.sub(raw, at + 1, at + 7) ~= DEFAULT then
     return
   end
   local device, session_at, left
@@ -35,7 +35,7 @@ local function read_plain(raw)
   left, holder, conn, rev, opened_at, rooms, state = unpack_some(raw, 6, session_at + 1)
   if left == -1 and state then
     local session = { holder, conn, rev, opened_at, rooms, state }
-    return { version, person_epoch, person_seq, NEVER_SET, device, session }
+    return { layout, person_epoch, person_seq, NEVER_SET, device, session }
   end
 end
 
