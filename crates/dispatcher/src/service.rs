@@ -110,6 +110,12 @@ impl Dispatcher {
         self.0.shards.status()
     }
 
+    /// Whether the ring was seen with this node on it: before that, having no shard means nothing.
+    #[must_use]
+    pub fn placed(&self) -> bool {
+        self.0.shards.placed()
+    }
+
     /// The most states that ever waited for one gateway, of at most how many.
     #[must_use]
     pub fn queue_peak(&self) -> (usize, usize) {

@@ -45,11 +45,29 @@ pub struct ShardStatus {
     pub current: bool,
 }
 
+impl ShardStatus {
+    /// Of a shard that was not looked at yet.
+    fn unknown() -> Self {
+        Self {
+            version: Version::ZERO,
+            settling: false,
+            people: 0,
+            rooms: 0,
+            lag: 0,
+            agreed: Instant::now(),
+            gateways: 0,
+            current: false,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Table {
     tasks: HashMap<Shard, mpsc::Sender<Ask>>,
     warm: BTreeSet<Shard>,
     status: BTreeMap<Shard, ShardStatus>,
+    /// The ring with this node on it was seen: `warm` is what it gives us.
+    placed: bool,
 }
 
 /// The tasks of all shards that are followed here.
@@ -90,11 +108,7 @@ impl Shards {
     /// Asks a shard, which is started if need be; `false` if it does not keep up. Never waits.
     pub(crate) fn ask(self: &Arc<Self>, shard: Shard, ask: Ask) -> bool {
         let mut table = self.table();
-        let task = table
-            .tasks
-            .entry(shard)
-            .or_insert_with(|| self.start(shard));
-        task.try_send(ask).is_ok()
+        self.follow(&mut table, shard).try_send(ask).is_ok()
     }
 
     /// Asks only a shard that is followed already.
@@ -102,6 +116,14 @@ impl Shards {
         if let Some(task) = self.table().tasks.get(&shard) {
             let _ = task.try_send(ask);
         }
+    }
+
+    /// The task of a shard, which is known as not current until it has looked.
+    fn follow<'t>(self: &Arc<Self>, table: &'t mut Table, shard: Shard) -> &'t mpsc::Sender<Ask> {
+        let status = table.status.entry(shard);
+        status.or_insert_with(ShardStatus::unknown);
+        let task = table.tasks.entry(shard);
+        task.or_insert_with(|| self.start(shard))
     }
 
     fn start(self: &Arc<Self>, shard: Shard) -> mpsc::Sender<Ask> {
@@ -129,12 +151,10 @@ impl Shards {
         let warm: BTreeSet<_> = (0..self.store.shards()).filter(ours).collect();
         let mut table = self.table();
         for shard in &warm {
-            table
-                .tasks
-                .entry(*shard)
-                .or_insert_with(|| self.start(*shard));
+            self.follow(&mut table, *shard);
         }
         table.warm = warm;
+        table.placed |= names.contains(&node);
     }
 
     /// Lets an idle shard go. Decided under the lock under which it is asked, so that no ask is
@@ -155,5 +175,57 @@ impl Shards {
 
     pub(crate) fn status(&self) -> BTreeMap<Shard, ShardStatus> {
         self.table().status.clone()
+    }
+
+    pub(crate) fn placed(&self) -> bool {
+        self.table().placed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adsum_core::{NodeId, membership::Member};
+    use adsum_store::{MemoryStore, Options};
+
+    use super::*;
+
+    fn members(nodes: &[&str]) -> Members {
+        let member = |node: &&str| {
+            let node = NodeId::new(*node).unwrap();
+            let member = Member {
+                node: node.clone(),
+                address: String::new(),
+                roles: vec![Role::Dispatcher],
+                zone: String::new(),
+                version: String::new(),
+            };
+            (node, Arc::new(member))
+        };
+        Members {
+            nodes: nodes.iter().map(member).collect(),
+            stale: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn no_shard_is_taken_for_none_before_the_ring_is_seen() {
+        let cancel = CancellationToken::new();
+        let shards = Shards::new(
+            Arc::new(MemoryStore::embedded(Options::default())),
+            Arc::default(),
+            Arc::default(),
+            cancel.clone(),
+            TaskTracker::new(),
+        );
+        assert!(!shards.placed());
+        shards.keep_warm("here", &members(&["there"]));
+        assert!(!shards.placed(), "a ring without this node says nothing");
+
+        shards.keep_warm("here", &members(&["here", "there"]));
+        // No task has run yet: all of them are awaited.
+        let status = shards.status();
+        assert!(shards.placed() && status.len() == usize::from(shards.store.shards()));
+        assert!(status.values().all(|s| !s.current));
+        cancel.cancel();
     }
 }

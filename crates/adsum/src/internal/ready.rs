@@ -55,6 +55,8 @@ pub(super) struct Dependency {
 
 #[derive(Serialize)]
 pub(super) struct DispatcherReady {
+    #[serde(skip)]
+    placed: bool,
     pub(super) shards: usize,
     pub(super) current: usize,
     /// The most states that ever waited for one gateway, and the bound.
@@ -86,19 +88,23 @@ pub(super) async fn ready(State(parts): State<Arc<Parts>>) -> (StatusCode, Json<
 pub(super) fn how(parts: &Parts) -> Ready {
     let dispatcher = dispatcher(parts);
     // A node goes on with the members it knows, so a lost registry does not make it unready; a
-    // dispatcher that can read no shard is of no use to anybody.
-    let useless = dispatcher
-        .as_ref()
-        .is_some_and(|d| d.shards > 0 && d.current == 0);
+    // dispatcher that can read no shard, or that does not know yet which are its own, is of no use
+    // to anybody.
+    let useless = dispatcher.as_ref().and_then(|d| match d {
+        d if !d.placed => Some("it does not know its shards yet"),
+        d if d.shards > 0 && d.current == 0 => {
+            Some("no view follows its shard: the store can't be read")
+        }
+        _ => None,
+    });
     let stage = parts.drain.stage();
     let stopping = (stage != Stage::Running).then_some(stage);
     Ready {
-        ready: !useless && stopping.is_none(),
+        ready: useless.is_none() && stopping.is_none(),
         stopping,
-        reason: match (stopping.is_some(), useless) {
-            (true, _) => Some("it stops: its clients are sent elsewhere"),
-            (false, true) => Some("no view follows its shard: the store can't be read"),
-            (false, false) => None,
+        reason: match stopping {
+            Some(_) => Some("it stops: its clients are sent elsewhere"),
+            None => useless,
         },
         dependencies: dependencies::look(parts),
         node: parts.membership.node(),
@@ -123,6 +129,7 @@ fn dispatcher(parts: &Parts) -> Option<DispatcherReady> {
     let status = dispatcher.status();
     let (queue_peak, queue_limit) = dispatcher.queue_peak();
     Some(DispatcherReady {
+        placed: dispatcher.placed(),
         shards: status.len(),
         current: status.values().filter(|s| s.current).count(),
         queue_peak,
