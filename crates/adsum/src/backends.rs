@@ -155,6 +155,14 @@ pub(crate) async fn membership(
         let local = LocalCluster::new().join(profile).context("node.name")?;
         return Ok(MeasuredMembership::around(Arc::new(local)));
     }
+    let joined = EtcdMembership::connect(etcd(config), profile)
+        .await
+        .context("etcd can't be used")?;
+    Ok(MeasuredMembership::around(Arc::new(joined)))
+}
+
+/// How etcd is reached.
+pub(crate) fn etcd(config: &Config) -> EtcdConfig {
     let etcd = &config.etcd;
     let tls = etcd.ca.as_ref().map(|ca| EtcdTls {
         ca: ca.clone(),
@@ -162,15 +170,11 @@ pub(crate) async fn membership(
         key: etcd.key.clone(),
         domain: None,
     });
-    let etcd = EtcdConfig {
+    EtcdConfig {
         lease_ttl: ms(config.times.lease_ttl_ms),
         user: etcd.user.clone(),
         password: etcd.password.as_ref().map(|p| p.expose().to_owned()),
         tls,
         ..EtcdConfig::new(etcd.endpoints.clone(), config.cluster.name.clone())
-    };
-    let joined = EtcdMembership::connect(etcd, profile)
-        .await
-        .context("etcd can't be used")?;
-    Ok(MeasuredMembership::around(Arc::new(joined)))
+    }
 }

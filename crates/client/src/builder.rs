@@ -1,6 +1,6 @@
 //! How a client is set up.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use adsum_core::{Activity, DeviceId, Kind, Manual, Meta, RoomId, Topic};
 use adsum_proto::client::{
@@ -163,6 +163,13 @@ impl Builder {
     /// About the session.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.intent.meta = Some(meta);
+        self
+    }
+
+    /// How long nobody is told when a connection breaks, if that is less than what the server has
+    /// set for the tenant. A client that is back by then was never away.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.intent.linger_ms = Some(u64::try_from(linger.as_millis()).unwrap_or(u64::MAX));
         self
     }
 

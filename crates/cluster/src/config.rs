@@ -14,6 +14,7 @@ const HTTP2_KEEPALIVE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Longer waits are a mistake of units.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
+const LONGEST_CLUSTER: usize = 128;
 
 /// How to reach etcd, and how patient to be.
 #[derive(Clone)]
@@ -69,43 +70,82 @@ impl EtcdConfig {
         }
     }
 
-    /// The endpoints with their scheme, after a check of everything.
-    pub(crate) fn urls(&self) -> Result<Vec<String>, MembershipError> {
-        check_word("the cluster's name", &self.cluster, 128)?;
-        if self.endpoints.is_empty() {
-            return refused("no endpoint of etcd is configured");
-        }
-        if self.lease_ttl < Duration::from_secs(1) {
-            return refused("the lease's TTL is below 1 s, the least that etcd can count");
-        }
-        let waits = [self.timeout, self.connect_timeout, self.check_interval];
-        if waits.iter().any(Duration::is_zero) {
-            return refused("a time-out or the check interval of etcd is zero");
-        }
-        if waits.iter().any(|wait| *wait > LONGEST) || self.lease_ttl > LONGEST {
-            return refused("a time-out, the check interval or the lease's TTL is above an hour");
-        }
-        if self.user.is_some() != self.password.is_some() {
-            return refused("etcd needs both a user and a password, or none of them");
-        }
-        self.endpoints
-            .iter()
-            .map(|endpoint| self.url(endpoint))
-            .collect()
+    /// Whether a cluster can have this name.
+    ///
+    /// # Errors
+    /// Says what it must be.
+    pub fn check_cluster(name: &str) -> Result<(), String> {
+        check_word(name, LONGEST_CLUSTER)
     }
 
-    fn url(&self, endpoint: &str) -> Result<String, MembershipError> {
-        let secure = self.tls.is_some();
-        match endpoint.split_once("://") {
-            None if secure => Ok(format!("https://{endpoint}")),
-            None => Ok(format!("http://{endpoint}")),
-            Some(("https", _)) if !secure => refused(&format!("{endpoint} needs TLS: name a CA")),
-            Some(("http", _)) if secure => {
-                refused(&format!("{endpoint} is not https, but TLS is configured"))
-            }
-            Some(("http" | "https", _)) => Ok(endpoint.to_owned()),
-            Some(_) => refused(&format!("{endpoint} is neither http nor https")),
+    /// Checks all of it, and calls nobody.
+    ///
+    /// # Errors
+    /// Says which field does not fit, and why it must. Endpoints are told by their place: they may
+    /// carry a password.
+    pub fn check(&self) -> Result<(), String> {
+        Self::check_cluster(&self.cluster).map_err(|why| format!("cluster {why}"))?;
+        if self.endpoints.is_empty() {
+            return Err("endpoints must not be empty: they say where etcd is".to_owned());
         }
+        for (place, endpoint) in self.endpoints.iter().enumerate() {
+            self.check_endpoint(endpoint)
+                .map_err(|why| format!("endpoints: number {} {why}", place + 1))?;
+        }
+        if self.lease_ttl < Duration::from_secs(1) || self.lease_ttl > LONGEST {
+            return Err(format!(
+                "lease_ttl must be between 1 s, the least that etcd can count, and {} s: for so \
+                 long a dead node would be taken for a live one",
+                LONGEST.as_secs()
+            ));
+        }
+        let waits = [self.timeout, self.connect_timeout, self.check_interval];
+        if waits.iter().any(|w| w.is_zero() || *w > LONGEST) {
+            return Err(format!(
+                "timeout, connect_timeout and check_interval must be above nothing, and at most \
+                 {} s",
+                LONGEST.as_secs()
+            ));
+        }
+        if self.user.is_some() != self.password.is_some() {
+            return Err("user and password belong together".to_owned());
+        }
+        match &self.tls {
+            Some(tls) if tls.cert.is_some() != tls.key.is_some() => {
+                Err("cert and key belong together".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_endpoint(&self, endpoint: &str) -> Result<(), &'static str> {
+        let (scheme, server) = match endpoint.split_once("://") {
+            Some((scheme, server)) => (Some(scheme), server),
+            None => (None, endpoint),
+        };
+        match (scheme, self.tls.is_some()) {
+            _ if server.is_empty() => Err("must name a server"),
+            (None, _) | (Some("http"), false) | (Some("https"), true) => Ok(()),
+            (Some("http"), true) => Err(
+                "must begin with https://: there is an authority to trust (ca), so nothing may go \
+                 there in plain text",
+            ),
+            (Some("https"), false) => {
+                Err("begins with https://, and somebody must be trusted to vouch for it: name a ca")
+            }
+            (Some(_), _) => Err("must begin with http:// or https://"),
+        }
+    }
+
+    /// The endpoints with their scheme, after a check of everything.
+    pub(crate) fn urls(&self) -> Result<Vec<String>, MembershipError> {
+        self.check().map_err(MembershipError::Refused)?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let url = |endpoint: &String| match endpoint.contains("://") {
+            true => endpoint.clone(),
+            false => format!("{scheme}://{endpoint}"),
+        };
+        Ok(self.endpoints.iter().map(url).collect())
     }
 
     /// Seconds, rounded up: a node is never thought dead earlier than was asked for.
@@ -136,11 +176,9 @@ impl EtcdConfig {
 impl EtcdTls {
     fn load(&self) -> Result<TlsOptions, MembershipError> {
         let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(read(&self.ca)?));
-        tls = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => tls.identity(Identity::from_pem(read(cert)?, read(key)?)),
-            (None, None) => tls,
-            _ => return refused("TLS to etcd needs both a certificate and its key, or none"),
-        };
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            tls = tls.identity(Identity::from_pem(read(cert)?, read(key)?));
+        }
         Ok(match &self.domain {
             Some(domain) => tls.domain_name(domain),
             None => tls,
@@ -170,10 +208,6 @@ fn read(path: &Path) -> Result<Vec<u8>, MembershipError> {
         .map_err(|e| MembershipError::Refused(format!("{} can't be read: {e}", path.display())))
 }
 
-fn refused<T>(why: &str) -> Result<T, MembershipError> {
-    Err(MembershipError::Refused(why.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,7 +228,7 @@ mod tests {
             endpoints: vec!["https://etcd".into()],
             ..config()
         };
-        assert!(mixed.urls().unwrap_err().to_string().contains("name a CA"));
+        assert!(mixed.urls().unwrap_err().to_string().contains("name a ca"));
     }
 
     #[test]
@@ -206,6 +240,10 @@ mod tests {
             },
             EtcdConfig {
                 endpoints: vec!["ftp://etcd".into()],
+                ..config()
+            },
+            EtcdConfig {
+                endpoints: vec!["http://".into()],
                 ..config()
             },
             EtcdConfig {
@@ -226,6 +264,13 @@ mod tests {
             },
             EtcdConfig {
                 user: Some("root".into()),
+                ..config()
+            },
+            EtcdConfig {
+                tls: Some(EtcdTls {
+                    cert: Some("cert.pem".into()),
+                    ..EtcdTls::default()
+                }),
                 ..config()
             },
         ];

@@ -5,7 +5,7 @@ use adsum_core::NodeId;
 use adsum_core::membership::{Member, MembershipError, Role};
 
 /// Leaves room in an id for the random part here, and for the number of an incarnation.
-const MAX_NAME: usize = 96;
+const LONGEST: usize = 96;
 
 /// A node as it wants to be known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,12 +23,21 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Whether a node can have this name.
+    ///
+    /// # Errors
+    /// Says what it must be.
+    pub fn check_name(name: &str) -> Result<(), String> {
+        check_word(name, LONGEST)
+    }
+
     /// A member of this profile with an id that was never used before.
     ///
     /// # Errors
     /// When the name can't be part of an id.
     pub(crate) fn member(&self) -> Result<Member, MembershipError> {
-        check_word("the node's name", &self.name, MAX_NAME)?;
+        Self::check_name(&self.name)
+            .map_err(|why| MembershipError::Refused(format!("the node's name {why}")))?;
         let id = format!("{}-{:08x}", self.name, rand::random::<u32>());
         let node = NodeId::new(id).map_err(|e| MembershipError::Refused(e.to_string()))?;
         Ok(Member {
@@ -42,15 +51,19 @@ impl Profile {
 }
 
 /// Names are parts of keys: a slash would put a node into another's folder.
-pub(crate) fn check_word(what: &str, word: &str, longest: usize) -> Result<(), MembershipError> {
+pub(crate) fn check_word(word: &str, longest: usize) -> Result<(), String> {
     let problem = match word {
-        "" => "is empty".to_owned(),
-        _ if word.len() > longest => format!("is longer than {longest} bytes"),
-        _ if word.contains('/') => "contains a slash".to_owned(),
-        _ if word.chars().any(char::is_control) => "contains a control character".to_owned(),
+        "" => "must not be empty".to_owned(),
+        _ if word.len() > longest => format!("must have at most {longest} bytes"),
+        _ if word.contains('/') => "must not contain a slash".to_owned(),
+        _ if word.chars().any(char::is_control) => {
+            "must not contain a control character".to_owned()
+        }
         _ => return Ok(()),
     };
-    Err(MembershipError::Refused(format!("{what} {problem}")))
+    Err(format!(
+        "{problem}: ids, and keys in Redis and etcd, are made of it"
+    ))
 }
 
 #[cfg(test)]

@@ -19,6 +19,16 @@ pub enum Visibility {
 }
 
 impl Visibility {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Everyone => "everyone",
+            Self::Contacts => "contacts",
+            Self::Nobody => "nobody",
+        }
+    }
+
     /// The number it is stored as.
     #[must_use]
     pub const fn code(self) -> u64 {

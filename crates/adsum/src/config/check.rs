@@ -3,18 +3,17 @@
 
 use std::net::SocketAddr;
 
+use adsum_cluster::{EtcdConfig, Profile};
 use adsum_core::membership::Role;
 use adsum_gateway::EdgeTimes;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use tracing_subscriber::EnvFilter;
 
 use super::{Config, Times};
+use crate::backends;
 
 /// No machine has more cores to run them.
 const MOST_THREADS: u16 = 1024;
-/// Leaves room in ids for what makes each of them new.
-const LONGEST_NODE: usize = 96;
-const LONGEST_CLUSTER: usize = 128;
 /// A longer lease is a mistake of units.
 const LONGEST_LEASE_MS: u64 = 3_600_000;
 /// What the store's library takes.
@@ -64,7 +63,7 @@ impl Config {
     }
 
     fn check_names(&self) -> Result<()> {
-        check_word("node.name", &self.node_name(), LONGEST_NODE)?;
+        Profile::check_name(&self.node_name()).map_err(|why| anyhow!("node.name {why}"))?;
         ensure!(
             !self.cluster.name.is_empty(),
             "cluster.name must not be empty: it keeps clusters in one Redis and etcd apart"
@@ -72,7 +71,7 @@ impl Config {
         if self.embedded() {
             return Ok(());
         }
-        check_word("cluster.name", &self.cluster.name, LONGEST_CLUSTER)
+        EtcdConfig::check_cluster(&self.cluster.name).map_err(|why| anyhow!("cluster.name {why}"))
     }
 
     /// Of the ports that this node opens.
@@ -267,43 +266,14 @@ impl Config {
         if self.etcd.endpoints.is_empty() {
             return Ok(());
         }
-        self.check_etcd()
-    }
-
-    fn check_etcd(&self) -> Result<()> {
-        let etcd = &self.etcd;
-        for (place, url) in etcd.endpoints.iter().enumerate() {
-            let number = place + 1;
-            match (scheme(url), &etcd.ca) {
-                (Some("http"), None) | (Some("https"), Some(_)) => {}
-                (Some("http"), Some(_)) => bail!(
-                    "etcd.endpoints: number {number} must begin with https://: etcd.ca is set, so \
-                     nothing may go there in plain text"
-                ),
-                (Some("https"), None) => bail!(
-                    "etcd.ca must be set: number {number} of etcd.endpoints begins with https://, \
-                     and somebody must be trusted to vouch for it"
-                ),
-                _ => bail!(
-                    "etcd.endpoints: number {number} must begin with http:// or https:// and name \
-                     a server: it says how etcd is reached"
-                ),
-            }
-        }
-        ensure!(
-            etcd.user.is_some() == etcd.password.is_some(),
-            "etcd.user and etcd.password belong together"
-        );
-        ensure!(
-            etcd.ca.is_none() || etcd.cert.is_some() == etcd.key.is_some(),
-            "etcd.cert and etcd.key belong together"
-        );
         ensure!(
             self.times.lease_ttl_ms <= LONGEST_LEASE_MS,
             "times.lease_ttl_ms must be at most {LONGEST_LEASE_MS}: for so long a dead node would \
              be taken for a live one"
         );
-        Ok(())
+        backends::etcd(self)
+            .check()
+            .map_err(|why| anyhow!("etcd.{why}"))
     }
 
     /// Of a gateway: the public port, and who may come in.
@@ -332,20 +302,6 @@ impl Config {
     fn has_keys(&self) -> bool {
         !self.auth.keys.is_empty() || self.auth.jwks.is_some()
     }
-}
-
-/// Names are parts of keys and ids.
-fn check_word(key: &str, word: &str, longest: usize) -> Result<()> {
-    let problem = match word {
-        "" => "must not be empty".to_owned(),
-        _ if word.len() > longest => format!("must have at most {longest} bytes"),
-        _ if word.contains('/') => "must not contain a slash".to_owned(),
-        _ if word.chars().any(char::is_control) => {
-            "must not contain a control character".to_owned()
-        }
-        _ => return Ok(()),
-    };
-    bail!("{key} {problem}: ids, and keys in Redis and etcd, are made of it")
 }
 
 /// Whether one of them could not be opened for the other. The system chooses for port 0.

@@ -128,6 +128,34 @@ fn the_default_file_can_be_used() -> Result<()> {
 }
 
 #[test]
+fn files_that_a_start_would_need_are_looked_for() -> Result<()> {
+    let folder = TestDir::new("config-files")?;
+    let (cert, key) = (
+        folder.path().join("cert.pem"),
+        folder.path().join("key.pem"),
+    );
+    let file = folder.path().join("adsum.toml");
+    let text = format!(
+        "[tls]\ncert = '{}'\nkey = '{}'\n",
+        cert.display(),
+        key.display()
+    );
+    std::fs::write(&file, text)?;
+    let file = file.display().to_string();
+    let (ok, text) = said(&["check-config", "-c", &file, "--dev"])?;
+    ensure!(!ok && text.contains("cert.pem"), "{text}");
+    let (ok, text) = said(&["check-config", "-c", &file, "--dev", "--no-files"])?;
+    ensure!(ok, "{text}");
+    // Files that are there and of no use.
+    for file in [&cert, &key] {
+        std::fs::write(file, "no certificate")?;
+    }
+    let (ok, text) = said(&["check-config", "-c", &file, "--dev"])?;
+    ensure!(!ok && !text.contains("no certificate"), "{text}");
+    Ok(())
+}
+
+#[test]
 fn errors_are_sentences_that_say_what_to_do() -> Result<()> {
     let refused = |args: &[&str], hint: &str| {
         let (ok, text) = said(args)?;

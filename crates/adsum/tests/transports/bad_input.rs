@@ -520,6 +520,8 @@ async fn http(stage: Arc<Stage>) -> Result<()> {
     let cases = [
         ("GET", "/v1/nothing", None, 404, "unknown_frame"),
         ("POST", "/v1/users/bob", None, 405, "unknown_frame"),
+        ("POST", "/v1/ws", None, 405, "unknown_frame"),
+        ("DELETE", "/v1/events", None, 405, "unknown_frame"),
         ("GET", path.as_str(), None, 400, "invalid_id"),
         ("GET", "/v1/users/a%00b", None, 400, "invalid_id"),
         ("GET", "/v1/users/%ff", None, 400, "malformed_frame"),

@@ -42,7 +42,7 @@ enum Does {
 }
 use Does::{Own, Pushes, Reads, Writes};
 
-const HTTP: [(&str, &str, Does); 22] = [
+const HTTP: [(&str, &str, Does); 23] = [
     ("post", "/v1/heartbeat", Writes),
     ("delete", "/v1/sessions/{device}", Writes),
     ("get", "/v1/users/{user}", Reads),
@@ -55,6 +55,7 @@ const HTTP: [(&str, &str, Does); 22] = [
     ("get", "/v1/tenant/count", Reads),
     ("get", "/v1/me/status", Own),
     ("put", "/v1/me/status", Writes),
+    ("get", "/v1/me/visibility", Own),
     ("put", "/v1/me/visibility", Writes),
     ("get", "/v1/me/contacts", Own),
     ("put", "/v1/me/contacts", Writes),

@@ -81,6 +81,7 @@ pub(crate) struct Plan {
     pub(crate) rooms: Vec<String>,
     pub(crate) meta: Option<String>,
     pub(crate) status: Option<Manual>,
+    pub(crate) linger: Option<Duration>,
     pub(crate) sides: Vec<Side>,
 }
 
@@ -93,6 +94,7 @@ impl Plan {
             rooms: Vec::new(),
             meta: None,
             status: None,
+            linger: None,
             sides: vec![Side::A],
         }
     }
@@ -114,6 +116,11 @@ impl Plan {
 
     pub(crate) fn status(mut self, status: Manual) -> Self {
         self.status = Some(status);
+        self
+    }
+
+    pub(crate) fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
         self
     }
 
@@ -238,6 +245,9 @@ impl Stage {
         }
         for name in &plan.rooms {
             builder = builder.room(room(name)?);
+        }
+        if let Some(linger) = plan.linger {
+            builder = builder.linger(linger);
         }
         if let Some(text) = &plan.meta {
             builder = builder.meta(meta(text)?);

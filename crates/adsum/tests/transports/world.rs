@@ -42,7 +42,7 @@ pub(crate) const COUNT_ABOVE: usize = 300;
 pub(crate) const SAMPLE: usize = 20;
 
 /// Scenarios whose tenants linger longer, so that a busy machine does not break them.
-const PATIENT: [&str; 3] = ["linger", "replaced", "node-lost"];
+const PATIENT: [&str; 4] = ["linger", "own-linger", "replaced", "node-lost"];
 /// Scenarios whose tenants may say little.
 const SLOW: [&str; 1] = ["rate"];
 /// Every ending of a tenant's name, one for each way to run a scenario.

@@ -16,6 +16,7 @@ pub(crate) struct Intent {
     pub(crate) meta: Option<Meta>,
     pub(crate) rooms: BTreeMap<RoomId, Option<Meta>>,
     pub(crate) watches: BTreeMap<Topic, Mode>,
+    pub(crate) linger_ms: Option<u64>,
 }
 
 impl Intent {
@@ -59,6 +60,7 @@ impl Intent {
             meta: self.meta.clone(),
             rooms: rooms.collect(),
             watch: watch.collect(),
+            linger_ms: self.linger_ms,
             ..Hello::default()
         }
     }

@@ -56,6 +56,8 @@ pub(super) struct Session {
     pub(super) state: State,
     pub(super) watches: LiteMap<Topic, Subscription>,
     pub(super) acks: Acks,
+    /// How long a break is told to nobody, at most.
+    pub(super) linger_ms: u32,
     /// The client was told that its token ends.
     pub(super) warned: bool,
     /// The store has ended it: there is nothing left to close.
@@ -358,7 +360,8 @@ impl Client {
         let Some(session) = self.session.take() else {
             return;
         };
-        let linger = session.caller.settings.times.linger();
+        let own = Duration::from_millis(session.linger_ms.into());
+        let linger = session.caller.settings.times.linger().min(own);
         let ending = match end {
             End::Close(Close::Timeout) => Ending {
                 since: self.heard,

@@ -83,6 +83,9 @@ impl Client {
             state: hello.state(),
             watches: LiteMap::with_capacity(hello.watch.len()),
             acks: Default::default(),
+            linger_ms: hello
+                .linger_ms
+                .map_or(u32::MAX, |ms| ms.try_into().unwrap_or(u32::MAX)),
             warned: false,
             ended: false,
             _admission: admission,

@@ -260,7 +260,7 @@ pub(super) struct StatusBody {
 }
 
 /// Who may see a user.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Visibility)]
 pub(super) struct VisibilityBody {
     #[schema(value_type = VisibilityWord)]

@@ -43,7 +43,10 @@ pub(crate) fn router(requests: impl Into<Requests>) -> Router {
             "/v1/me/status",
             get(reads::own_status).put(writes::own_status),
         )
-        .route("/v1/me/visibility", put(writes::own_visibility))
+        .route(
+            "/v1/me/visibility",
+            get(reads::own_visibility).put(writes::own_visibility),
+        )
         .route(
             "/v1/me/contacts",
             get(reads::own_contacts).put(writes::own_contacts),

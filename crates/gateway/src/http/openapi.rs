@@ -35,7 +35,7 @@ use crate::Edge;
         beats::heartbeat, writes::leave,
         reads::user, reads::users, reads::last_seen, reads::last_seens,
         reads::room, reads::room_count, reads::tenant, reads::tenant_count,
-        reads::own_status, writes::own_status, writes::own_visibility,
+        reads::own_status, writes::own_status, reads::own_visibility, writes::own_visibility,
         reads::own_contacts, writes::own_contacts,
         writes::status, writes::visibility, writes::contacts, writes::kick, writes::kick_device,
         events, itself

@@ -12,7 +12,7 @@ use super::{
     answer::Reply,
     bodies::{
         ContactsBody, CountBody, LastSeenBody, LastSeensBody, MembersBody, PersonBody, PersonsBody,
-        StatusBody, UsersBody,
+        StatusBody, UsersBody, VisibilityBody,
     },
     extract::{Admitted, At, Paging},
     json::{self, Size},
@@ -161,6 +161,19 @@ pub(super) async fn own_status(
     let status = manual.map(|manual| adsum_core::Status::from(manual).to_string());
     Ok(Json(StatusBody {
         status: Some(status),
+    }))
+}
+
+/// Who may see oneself.
+#[utoipa::path(get, path = "/v1/me/visibility", operation_id = "own_visibility", tag = "me",
+    responses((status = 200, description = "As it is set", body = VisibilityBody)))]
+pub(super) async fn own_visibility(
+    State(requests): State<Requests>,
+    Admitted(caller): Admitted,
+) -> Reply<VisibilityBody> {
+    let visibility = requests.own_prefs(&caller).await?.visibility.value;
+    Ok(Json(VisibilityBody {
+        visibility: Some(visibility.as_str().to_owned()),
     }))
 }
 

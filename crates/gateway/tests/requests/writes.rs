@@ -59,6 +59,8 @@ async fn visibility_and_contacts() {
         let body = json!({"visibility": word});
         assert_eq!(world.put(&ann, "/me/visibility", body).await.status, 204);
         assert_eq!(prefs(&world, "ann").await.visibility.value, visibility);
+        let read = world.get(&ann, "/me/visibility").await;
+        assert_eq!(read.body, json!({"visibility": word}));
     }
     let set = |body| world.put(&ann, "/me/visibility", body);
     assert_eq!(

@@ -94,6 +94,8 @@ pub struct Hello {
     pub rooms: Vec<Join>,
     /// Topics to watch.
     pub watch: Vec<Watch>,
+    /// How long a break is told to nobody, if that is less than what the tenant has set.
+    pub linger_ms: Option<u64>,
 }
 
 impl Hello {

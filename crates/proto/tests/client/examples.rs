@@ -70,13 +70,14 @@ fn hello() {
                 digest: None,
             },
         ],
+        linger_ms: Some(2000),
     };
     let text = concat!(
         r#"{"type":"hello","ref":"1","token":"eyJ","device":"laptop","conn":1782909296789,"#,
         r#""kind":"desktop","activity":"away","status":"dnd","meta":{"name":"Ann"},"#,
         r#""rooms":["lobby",{"room":"game","meta":[1]}],"#,
         r#""watch":[{"topic":"room:lobby","digest":"48d33093f218b77f"},"#,
-        r#"{"topic":"tenant","mode":"count"}]}"#
+        r#"{"topic":"tenant","mode":"count"}],"linger_ms":2000}"#
     );
     assert_eq!(full.state().rooms.len(), 2);
     client("1", ClientBody::Hello(Box::new(full)), text);

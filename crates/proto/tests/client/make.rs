@@ -118,7 +118,8 @@ fn hello() -> impl Strategy<Value = Hello> {
     ];
     let what = (option::of(token()), who, kind(), activity(), manual());
     let where_to = (option::of(meta()), vec(join(), 0..4), vec(watch(), 0..4));
-    (what, where_to).prop_map(|(what, (meta, rooms, watch))| {
+    let linger_ms = option::of(0..1u64 << 53);
+    (what, where_to, linger_ms).prop_map(|(what, (meta, rooms, watch), linger_ms)| {
         let (token, (device, conn), kind, activity, status) = what;
         Hello {
             token,
@@ -130,6 +131,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             meta,
             rooms,
             watch,
+            linger_ms,
         }
     })
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{
     stage::{Actor, Plan, Stage, soon},
     watcher::Watcher,
-    world::{HEARTBEAT, LINGER, TTL},
+    world::{HEARTBEAT, LINGER, LONG_LINGER, TTL},
 };
 
 /// What a busy machine may add to a time that is measured.
@@ -57,6 +57,23 @@ pub(super) async fn disconnect(stage: &Stage) -> Result<()> {
     stage.world.note("disconnect told", took);
     ensure!(took >= LINGER * 9 / 10, "it did not linger: {took:?}");
     ensure!(took < LINGER + SLACK, "it lingered too long: {took:?}");
+    Ok(())
+}
+
+/// Whoever wants to be gone sooner than the tenant lingers says so.
+pub(super) async fn own_linger(stage: &Stage) -> Result<()> {
+    let mut watcher = stage.watch("wanda", &TOPICS).await?;
+    let plan = Plan::of("ann").room("lobby").linger(LINGER);
+    let ann = stage.connect(plan).await?;
+    for topic in TOPICS {
+        watcher.joined(topic, "ann").await?;
+    }
+    let began = Instant::now();
+    ann.client()?.close().await;
+    gone(&mut watcher, Reason::Disconnect).await?;
+    let took = began.elapsed();
+    ensure!(took >= LINGER * 9 / 10, "it did not linger: {took:?}");
+    ensure!(took < LONG_LINGER, "it lingered as others do: {took:?}");
     Ok(())
 }
 

@@ -42,6 +42,7 @@ const SCENARIOS: &[Scenario] = scenarios! {
     "update", Wire::ALL, ways::update;
     "leave", Wire::ALL, leaving::leave;
     "disconnect", Wire::ALL, leaving::disconnect;
+    "own-linger", Wire::CONNECTIONS, leaving::own_linger;
     "kicked", Wire::ALL, leaving::kicked;
     "two-devices", Wire::ALL, devices::two_devices;
     "replaced", Wire::ALL, devices::same_device_twice;

@@ -60,6 +60,7 @@ struct HelloIn<'a> {
     #[serde(borrow)]
     rooms: Option<Vec<RoomIn<'a>>>,
     watch: Option<Vec<WatchIn>>,
+    linger_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -156,6 +157,7 @@ fn hello(hello: HelloIn<'_>, limits: &FrameLimits) -> Result<Hello> {
         meta: meta.flatten(),
         rooms: rooms.collect::<Result<_>>()?,
         watch: watches.into_iter().map(watch).collect::<Result<_>>()?,
+        linger_ms: hello.linger_ms,
     })
 }
 

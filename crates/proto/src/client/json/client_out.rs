@@ -66,6 +66,7 @@ fn hello(out: &mut Out, hello: &Hello) {
             out.raw("}");
         });
     }
+    out.some_number("linger_ms", hello.linger_ms);
 }
 
 fn join(out: &mut Out, join: &Join) {

@@ -89,6 +89,7 @@ fn hello(hello: v1::Hello, limits: &FrameLimits) -> Result<Hello> {
         meta: meta(hello.meta.as_deref(), limits)?.flatten(),
         rooms: rooms.collect::<Result<_>>()?,
         watch: hello.watch.into_iter().map(watch).collect::<Result<_>>()?,
+        linger_ms: hello.linger_ms,
     })
 }
 

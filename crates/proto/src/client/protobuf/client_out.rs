@@ -55,6 +55,7 @@ fn hello(hello: &Hello) -> v1::Hello {
         meta: hello.meta.as_ref().map(text),
         rooms: hello.rooms.iter().map(join).collect(),
         watch: hello.watch.iter().map(watch).collect(),
+        linger_ms: hello.linger_ms,
     }
 }
 
