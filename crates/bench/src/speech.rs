@@ -367,6 +367,7 @@ mod tests {
             }],
             updates: vec![item("x4")],
             count: Some(9),
+            stale: None,
         };
         let frame = v1::ServerFrame {
             r#ref: Some("a".into()),

@@ -54,6 +54,14 @@ pub enum Event {
         /// Those whom everybody may see.
         count: u64,
     },
+    /// A part of the cluster can't be heard, or all of it can be again. Who is of that part is
+    /// told as they were meanwhile.
+    Stale {
+        /// Where.
+        topic: Topic,
+        /// From now on.
+        stale: bool,
+    },
     /// The picture of a topic is up to date; the differences came before this. In mode `count`
     /// nobody is told any more: forget who was there. If the mode changes back, all of them join.
     Synced {
@@ -88,6 +96,8 @@ pub struct View {
     pub mode: Mode,
     /// Whether all of the cluster has answered.
     pub complete: bool,
+    /// Whether a part of it can't be heard now: who is of that part is shown as they were.
+    pub stale: bool,
     /// Of the members; zero in mode `count`.
     pub digest: Digest,
 }

@@ -259,6 +259,7 @@ async fn a_frozen_client_is_silent_and_a_thawed_one_heals() {
         leaves: vec![],
         updates: vec![],
         count: None,
+        stale: None,
     });
     peer.news(diff).await;
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -511,7 +511,7 @@ impl Inner {
         // All of it goes now, whatever is left of it in one diff.
         let entries = waiting.entries();
         let delivery = waiting.take();
-        let delivery = delivery.filter(|d| !d.entries.is_empty() || d.count.is_some());
+        let delivery = delivery.filter(|d| !d.is_empty());
         let frame = delivery.map(|delivery| {
             let mut frame = Vec::new();
             waiting.frame(&delivery, encoding, &mut frame);

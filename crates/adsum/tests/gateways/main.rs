@@ -10,5 +10,6 @@ mod frozen;
 mod killed;
 mod rolling;
 mod slow;
+mod unheard;
 mod watcher;
 mod world;

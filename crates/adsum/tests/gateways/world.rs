@@ -50,6 +50,11 @@ impl World {
         Ok(world)
     }
 
+    /// Dispatchers with reapers.
+    pub(crate) fn back(&self) -> &[Node] {
+        &self.back
+    }
+
     pub(crate) async fn gateway(&self, name: &str) -> Result<Node> {
         self.node(name, "gateway").await
     }

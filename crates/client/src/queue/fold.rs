@@ -15,6 +15,7 @@ const ERRORS: usize = 16;
 enum Key {
     Member(Topic, UserId),
     Count(Topic),
+    Stale(Topic),
     Synced(Topic),
     Connected,
     Disconnected,
@@ -59,7 +60,10 @@ fn since_reset(mut pending: VecDeque<Event>) -> VecDeque<Event> {
     }
     let mut place = 0;
     pending.retain(|event| {
-        let reset = topic(event).and_then(|topic| resets.get(topic));
+        // Whether it can be heard is not told again with a reset.
+        let kept = matches!(event, Event::Stale { .. });
+        let reset = topic(event).filter(|_| !kept);
+        let reset = reset.and_then(|topic| resets.get(topic));
         let keep = reset.is_none_or(|reset| place >= *reset);
         place += 1;
         keep
@@ -104,6 +108,7 @@ pub(super) fn topic(event: &Event) -> Option<&Topic> {
         | Event::Updated { topic, .. }
         | Event::Left { topic, .. }
         | Event::Count { topic, .. }
+        | Event::Stale { topic, .. }
         | Event::Synced { topic, .. } => Some(topic),
         _ => None,
     }
@@ -116,6 +121,7 @@ fn key(event: &Event) -> Option<Key> {
         }
         Event::Left { topic, left } => Key::Member(topic.clone(), left.user.clone()),
         Event::Count { topic, .. } => Key::Count(topic.clone()),
+        Event::Stale { topic, .. } => Key::Stale(topic.clone()),
         // Only one of these is left of each topic, and what comes after it is another thing.
         Event::Synced { .. } if is_reset(event) => return None,
         Event::Synced { topic, .. } => Key::Synced(topic.clone()),
@@ -124,4 +130,27 @@ fn key(event: &Event) -> Option<Key> {
         Event::Expiring { .. } => Key::Expiring,
         Event::Error(_) | Event::Ended(_) => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cant_be_heard_outlives_a_reset() {
+        let stale = |stale| Event::Stale {
+            topic: Topic::Tenant,
+            stale,
+        };
+        let reset = || Event::Synced {
+            topic: Topic::Tenant,
+            mode: Mode::Count,
+            complete: true,
+            resumed: false,
+        };
+        let pending = VecDeque::from([stale(true), reset()]);
+        assert_eq!(fold(pending), [stale(true), reset()]);
+        let pending = VecDeque::from([stale(true), reset(), stale(false)]);
+        assert_eq!(fold(pending), [reset(), stale(false)]);
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Roster {
     /// Whether there was a state since the watch began.
     known: bool,
     complete: bool,
+    /// A part of the cluster can't be heard.
+    stale: bool,
     count: Option<u64>,
     /// Of the last frame on this connection; `None` while a state is awaited.
     offset: Option<u64>,
@@ -68,6 +70,7 @@ impl Roster {
             count: self.count.unwrap_or(self.members.len() as u64),
             mode: self.mode,
             complete: self.known && self.complete,
+            stale: self.stale,
             digest: self.digest,
         }
     }
@@ -79,10 +82,15 @@ impl Roster {
             offset,
             mode,
             members,
+            stale,
         } = state;
         let asked = self.asked.take();
         let Some(members) = members else {
-            return self.unchanged(topic, offset, mode, asked);
+            let mut outcome = self.unchanged(topic.clone(), offset, mode, asked);
+            if !outcome.stale {
+                self.heard(&topic, Some(stale), &mut outcome.events);
+            }
+            return outcome;
         };
         self.offset = Some(offset);
         let mut events = Vec::new();
@@ -104,6 +112,7 @@ impl Roster {
         });
         // After the sync: in mode `count` that one says to forget all before it.
         self.counted(&topic, count, &mut events);
+        self.heard(&topic, Some(stale), &mut events);
         Outcome {
             events,
             stale: false,
@@ -132,6 +141,7 @@ impl Roster {
             events.clear();
         }
         self.counted(&topic, diff.count, &mut events);
+        self.heard(&topic, diff.stale, &mut events);
         Outcome {
             events,
             stale: false,
@@ -228,6 +238,17 @@ impl Roster {
             events.push(Event::Count {
                 topic: topic.clone(),
                 count,
+            });
+        }
+    }
+
+    fn heard(&mut self, topic: &Topic, stale: Option<bool>, events: &mut Vec<Event>) {
+        if let Some(stale) = stale
+            && std::mem::replace(&mut self.stale, stale) != stale
+        {
+            events.push(Event::Stale {
+                topic: topic.clone(),
+                stale,
             });
         }
     }

@@ -147,6 +147,7 @@ impl Desk {
             leaves,
             updates: Vec::new(),
             count: None,
+            stale: None,
         }));
         self.session.take_events()
     }
@@ -169,6 +170,7 @@ pub(super) fn state(offset: u64, members: Option<Members>) -> ServerBody {
         offset,
         mode: Mode::Members,
         members,
+        stale: false,
     })
 }
 
@@ -198,6 +200,7 @@ pub(super) fn short(events: &[Event]) -> Vec<String> {
         Event::Updated { item, .. } => format!("~{}", item.user),
         Event::Left { left, .. } => format!("-{}", left.user),
         Event::Count { count, .. } => format!("#{count}"),
+        Event::Stale { stale, .. } => format!("?{stale}"),
         Event::Synced { resumed: true, .. } => "=resumed".into(),
         Event::Synced { mode, complete, .. } => format!("={} {complete}", mode.as_str()),
         other => format!("{other:?}"),

@@ -60,6 +60,7 @@ pub fn state(offset: u64, items: Option<Vec<Item>>) -> ServerBody {
             members,
             count: None,
         }),
+        stale: false,
     })
 }
 

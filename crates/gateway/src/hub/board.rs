@@ -35,6 +35,8 @@ struct Group {
     pending: HashMap<UserId, Pending>,
     /// The count that was told last.
     count: Option<u64>,
+    /// What was told last of whether all of the cluster can be heard.
+    stale: bool,
     /// Shared by all who see just what everybody may see, until something is told.
     state: Option<Arc<TopicState>>,
 }
@@ -58,6 +60,7 @@ pub(super) struct Flush {
     public: Vec<Entry>,
     private: Vec<Private>,
     count: Option<u64>,
+    stale: Option<bool>,
     now_ms: u64,
 }
 
@@ -71,6 +74,8 @@ pub(super) struct Board {
     /// Those of the members whom not everybody may see.
     private: HashSet<UserId>,
     complete: bool,
+    /// A part of the cluster can't be heard.
+    stale: bool,
     mode: Mode,
     groups: [Group; 3],
 }
@@ -91,6 +96,7 @@ impl Board {
             members: HashMap::new(),
             private: HashSet::new(),
             complete: false,
+            stale: false,
             mode: Mode::Members,
             groups: Default::default(),
         }
@@ -107,10 +113,10 @@ impl Board {
     }
 
     pub(super) fn enter(&mut self, mode: Mode) {
-        let count = self.count();
+        let (count, stale) = (self.count(), self.stale);
         let group = &mut self.groups[slot(mode)];
         if group.watchers == 0 {
-            group.count = count;
+            (group.count, group.stale) = (count, stale);
         }
         group.watchers += 1;
     }
@@ -126,7 +132,8 @@ impl Board {
     /// Something is still to be told to this group.
     pub(super) fn pending(&self, mode: Mode) -> bool {
         let group = &self.groups[slot(mode)];
-        !group.pending.is_empty() || (group.watchers > 0 && group.count != self.count())
+        let other = group.count != self.count() || group.stale != self.stale;
+        !group.pending.is_empty() || (group.watchers > 0 && other)
     }
 
     pub(super) fn set_complete(&mut self, complete: bool) {
@@ -134,6 +141,11 @@ impl Board {
             self.complete = complete;
             self.groups.iter_mut().for_each(|g| g.state = None);
         }
+    }
+
+    /// Whether a part of the cluster can't be heard now.
+    pub(super) const fn set_stale(&mut self, stale: bool) {
+        self.stale = stale;
     }
 
     /// Takes what changed.
@@ -261,7 +273,7 @@ impl Board {
         let seen = extra.iter().map(|told| told.item.user.clone()).collect();
         let mut members = shared.members.clone();
         members.extend(extra.into_iter().cloned());
-        let own = TopicState::new(mode, shared.complete, members, shared.count);
+        let own = TopicState::new(mode, shared.complete, members, shared.count, shared.stale);
         (Arc::new(own), seen)
     }
 
@@ -284,7 +296,13 @@ impl Board {
             Mode::Count => group.count.or(count),
             _ => count.map(|_| members.len() as u64),
         };
-        let state = Arc::new(TopicState::new(mode, self.complete, members, told));
+        let state = Arc::new(TopicState::new(
+            mode,
+            self.complete,
+            members,
+            told,
+            group.stale,
+        ));
         group.state = Some(Arc::clone(&state));
         state
     }
@@ -294,7 +312,8 @@ impl Board {
         let count = self.count();
         let group = &mut self.groups[slot(mode)];
         let counted = group.count != count;
-        group.count = count;
+        let stale = (group.stale != self.stale).then_some(self.stale);
+        (group.count, group.stale) = (count, self.stale);
         group.state = None;
         let pending = std::mem::take(&mut group.pending);
         let (mut public, mut private) = (Vec::new(), Vec::new());
@@ -322,12 +341,13 @@ impl Board {
         }
         let strangers = private.iter().filter_map(|p| p.stranger.clone());
         let entries: Vec<_> = public.iter().cloned().chain(strangers).collect();
-        let tell = !entries.is_empty() || (mode == Mode::Count && counted);
+        let tell = !entries.is_empty() || (mode == Mode::Count && counted) || stale.is_some();
         Flush {
-            shared: tell.then(|| Arc::new(Delivery::new(entries, count))),
+            shared: tell.then(|| Arc::new(Delivery::new(entries, count, stale))),
             public,
             private,
             count,
+            stale,
             now_ms,
         }
     }
@@ -377,7 +397,8 @@ impl Flush {
             return self.shared.clone();
         }
         let entries: Vec<_> = self.public.iter().cloned().chain(own).collect();
-        (!entries.is_empty()).then(|| Arc::new(Delivery::new(entries, self.count)))
+        let tell = !entries.is_empty() || self.stale.is_some();
+        tell.then(|| Arc::new(Delivery::new(entries, self.count, self.stale)))
     }
 }
 

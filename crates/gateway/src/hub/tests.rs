@@ -32,6 +32,7 @@ enum Step {
     Flush(Mode),
     Watch(usize, bool, Mode),
     Restate(usize),
+    Stale(bool),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -54,6 +55,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => mode.clone().prop_map(Step::Flush),
         2 => (0..7usize, any::<bool>(), mode).prop_map(|(u, a, m)| Step::Watch(u, a, m)),
         1 => (0..8usize).prop_map(Step::Restate),
+        1 => any::<bool>().prop_map(Step::Stale),
     ];
     prop::collection::vec(step, 1..80)
 }
@@ -63,15 +65,21 @@ struct Watcher {
     mode: Mode,
     seen: BTreeSet<UserId>,
     knows: BTreeMap<UserId, Arc<Item>>,
+    stale: bool,
 }
 
 impl Watcher {
     fn state(&mut self, state: &TopicState) {
+        self.stale = state.stale;
         let items = state.members.iter().map(|told| &told.item);
         self.knows = items.map(|i| (i.user.clone(), Arc::clone(i))).collect();
     }
 
     fn hear(&mut self, delivery: &Delivery) {
+        if let Some(stale) = delivery.stale {
+            assert_ne!(stale, self.stale, "told twice");
+            self.stale = stale;
+        }
         for entry in &delivery.entries {
             let known = self.knows.contains_key(entry.user());
             match entry {
@@ -101,7 +109,7 @@ fn run(steps: Vec<Step>) {
     let mut lists = Lists::new();
     let mut truth: BTreeMap<UserId, Arc<Item>> = BTreeMap::new();
     let mut watchers: Vec<Watcher> = Vec::new();
-    let mut seq = 0;
+    let (mut seq, mut now_stale) = (0, false);
     board.set_complete(true);
     for step in steps {
         seq += 1;
@@ -151,6 +159,7 @@ fn run(steps: Vec<Step>) {
                     mode,
                     seen: BTreeSet::new(),
                     knows: BTreeMap::new(),
+                    stale: false,
                 });
                 restate(&mut board, watchers.last_mut().unwrap(), &lists);
             }
@@ -158,6 +167,10 @@ fn run(steps: Vec<Step>) {
                 if let Some(watcher) = watchers.get_mut(at) {
                     restate(&mut board, watcher, &lists);
                 }
+            }
+            Step::Stale(stale) => {
+                board.set_stale(stale);
+                now_stale = stale;
             }
         }
     }
@@ -174,6 +187,7 @@ fn run(steps: Vec<Step>) {
         let knows = watcher.knows.values();
         let knows: Vec<_> = knows.map(|i| (&i.user, i.status, i.since)).collect();
         assert_eq!(knows, may, "{:?}", watcher.sight);
+        assert_eq!(watcher.stale, now_stale, "{:?}", watcher.sight);
     }
 }
 

@@ -117,16 +117,24 @@ impl Entry {
 pub(crate) struct Delivery {
     pub(crate) entries: Vec<Entry>,
     pub(crate) count: Option<u64>,
+    /// Whether a part of the cluster can't be heard; `None`: as before.
+    pub(crate) stale: Option<bool>,
     bodies: PerEncoding<Shared>,
 }
 
 impl Delivery {
-    pub(crate) fn new(entries: Vec<Entry>, count: Option<u64>) -> Self {
+    pub(crate) fn new(entries: Vec<Entry>, count: Option<u64>, stale: Option<bool>) -> Self {
         Self {
             entries,
             count,
+            stale,
             bodies: PerEncoding::default(),
         }
+    }
+
+    /// Whether nobody needs to be told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.count.is_none() && self.stale.is_none()
     }
 
     /// A diff that only tells a count costs something, too.
@@ -145,7 +153,7 @@ impl Delivery {
                     Entry::Leave(gone) => leaves.push(gone.piece(encoding)),
                 }
             }
-            encoding.diff(topic, &joins, &leaves, &updates, self.count)
+            encoding.diff(topic, &joins, &leaves, &updates, self.count, self.stale)
         };
         self.bodies.get(encoding, make).put(None, offset, bytes);
     }
@@ -158,6 +166,8 @@ pub(crate) struct TopicState {
     pub(crate) complete: bool,
     pub(crate) members: Vec<Arc<Told>>,
     pub(crate) count: Option<u64>,
+    /// A part of the cluster can't be heard.
+    pub(crate) stale: bool,
     pub(crate) digest: Digest,
     bodies: PerEncoding<Shared>,
 }
@@ -168,6 +178,7 @@ impl TopicState {
         complete: bool,
         members: Vec<Arc<Told>>,
         count: Option<u64>,
+        stale: bool,
     ) -> Self {
         let mut digest = Digest::default();
         for told in &members {
@@ -178,6 +189,7 @@ impl TopicState {
             complete,
             members,
             count,
+            stale,
             digest,
             bodies: PerEncoding::default(),
         }
@@ -199,7 +211,8 @@ impl TopicState {
     ) -> Bytes {
         let make = || {
             let members: Vec<_> = self.members.iter().map(|t| t.piece(encoding)).collect();
-            encoding.state(topic, self.mode, self.complete, &members, self.count)
+            let (mode, complete) = (self.mode, self.complete);
+            encoding.state(topic, mode, complete, &members, self.count, self.stale)
         };
         self.bodies.get(encoding, make).frame(r#ref, offset)
     }
@@ -217,6 +230,7 @@ impl TopicState {
             offset,
             mode: self.mode,
             members: None,
+            stale: self.stale,
         };
         let body = ServerBody::PresenceState(state);
         encoding.encode(&ServerFrame::new(r#ref.cloned(), body))

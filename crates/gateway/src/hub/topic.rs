@@ -224,6 +224,7 @@ impl TopicHub {
                 .board
                 .replace(&picture.items, |_| None, clock::wall_ms());
             inner.board.set_complete(picture.complete);
+            inner.board.set_stale(picture.stale);
             inner.ready = true;
             let ids: Vec<_> = inner.watchers.iter().map(|(id, _)| id).collect();
             ids.into_iter().for_each(|id| self.settle(&mut inner, id));
@@ -310,8 +311,9 @@ impl TopicHub {
                 let left = |user: &UserId| watch.peek(|roster| roster.left(user));
                 inner.board.replace(&picture.items, left, now_ms);
                 inner.board.set_complete(picture.complete);
+                inner.board.set_stale(picture.stale);
             }
-            TopicEvent::Stale(_) => {}
+            TopicEvent::Stale(stale) => inner.board.set_stale(stale),
         }
     }
 

@@ -88,7 +88,7 @@ impl World {
     fn state(&mut self, r#ref: Option<Ref>) {
         let members: Vec<_> = self.truth.values().cloned().collect();
         let count = Some(members.len() as u64);
-        let state = TopicState::new(Mode::Members, true, members, count);
+        let state = TopicState::new(Mode::Members, true, members, count, false);
         self.outbox.state(self.slot, Arc::new(state), r#ref, false);
     }
 
@@ -110,7 +110,7 @@ impl World {
 
     fn tell(&mut self, entry: Entry) {
         let count = Some(self.truth.len() as u64);
-        let delivery = Delivery::new(vec![entry], count);
+        let delivery = Delivery::new(vec![entry], count, None);
         let mut draft = Draft::default();
         self.outbox
             .tell(self.slot, &Arc::new(delivery), Some(&mut draft));
@@ -336,7 +336,7 @@ fn outbox_and_tap() -> (Arc<Outbox>, Tap) {
 }
 
 fn diff() -> Arc<Delivery> {
-    Arc::new(Delivery::new(vec![Entry::Join(told(1, 1))], Some(1)))
+    Arc::new(Delivery::new(vec![Entry::Join(told(1, 1))], Some(1), None))
 }
 
 #[test]

@@ -108,6 +108,7 @@ impl Backlog {
         metrics().conflations.add(self.more.len());
         let all = || once(&self.first).chain(&self.more);
         let count = all().rev().find_map(|d| d.count);
+        let stale = all().rev().find_map(|d| d.stale);
         let mut order: Vec<UserId> = Vec::new();
         let mut people: HashMap<UserId, (bool, Entry)> = HashMap::new();
         for entry in all().flat_map(|d| &d.entries) {
@@ -129,7 +130,7 @@ impl Backlog {
                 (false, Entry::Leave(_)) => None,
             }
         });
-        let merged = Arc::new(Delivery::new(merged.collect(), count));
+        let merged = Arc::new(Delivery::new(merged.collect(), count, stale));
         let merge_at = MERGE_FROM.max(2 * merged.weight());
         *self = Self {
             merge_at,

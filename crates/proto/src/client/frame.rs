@@ -252,6 +252,8 @@ pub struct PresenceState {
     pub mode: Mode,
     /// Who is there; `None`: as the watcher's digest says.
     pub members: Option<Members>,
+    /// A part of the cluster can't be heard: what is told of it may be old.
+    pub stale: bool,
 }
 
 /// Who is in a topic.
@@ -280,6 +282,8 @@ pub struct PresenceDiff {
     pub updates: Vec<Item>,
     /// How many there are now.
     pub count: Option<u64>,
+    /// Whether a part of the cluster can't be heard; `None`: as before.
+    pub stale: Option<bool>,
 }
 
 /// A person in a topic, as a watcher is told.

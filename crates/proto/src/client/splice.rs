@@ -111,12 +111,13 @@ impl Encoding {
         leaves: &[Piece],
         updates: &[Piece],
         count: Option<u64>,
+        stale: Option<bool>,
     ) -> Shared {
         let lists = [bytes(joins), bytes(leaves), bytes(updates)];
         let lists = [&*lists[0], &*lists[1], &*lists[2]];
         Shared(match self {
-            Self::Json => Part::JsonDiff(json::diff_body(topic, lists, count)),
-            Self::Protobuf => Part::Protobuf(protobuf::diff_body(topic, lists, count)),
+            Self::Json => Part::JsonDiff(json::diff_body(topic, lists, count, stale)),
+            Self::Protobuf => Part::Protobuf(protobuf::diff_body(topic, lists, count, stale)),
         })
     }
 
@@ -129,12 +130,17 @@ impl Encoding {
         complete: bool,
         members: &[Piece],
         count: Option<u64>,
+        stale: bool,
     ) -> Shared {
         let list = bytes(members);
         Shared(match self {
-            Self::Json => Part::JsonState(json::state_body(topic, mode, complete, &list, count)),
+            Self::Json => {
+                let body = json::state_body(topic, mode, complete, &list, count, stale);
+                Part::JsonState(body)
+            }
             Self::Protobuf => {
-                Part::Protobuf(protobuf::state_body(topic, mode, complete, &list, count))
+                let body = protobuf::state_body(topic, mode, complete, &list, count, stale);
+                Part::Protobuf(body)
             }
         })
     }

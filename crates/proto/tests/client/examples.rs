@@ -207,13 +207,14 @@ fn welcome_and_small_frames() {
 
 #[test]
 fn states() {
-    let state = |mode, members, text| {
+    let state = |mode, members, text: &str| {
         let topic = Topic::Room(room("lobby"));
         let body = PresenceState {
             topic,
             offset: 1,
             mode,
             members,
+            stale: text.contains("stale"),
         };
         server("4", ServerBody::PresenceState(body), text);
     };
@@ -243,6 +244,11 @@ fn states() {
         r#""mode":"interval","unchanged":true}"#
     );
     state(Mode::Interval, None, text);
+    let text = concat!(
+        r#"{"type":"presence_state","ref":"4","topic":"room:lobby","offset":1,"#,
+        r#""mode":"interval","unchanged":true,"stale":true}"#
+    );
+    state(Mode::Interval, None, text);
 }
 
 #[test]
@@ -264,6 +270,7 @@ fn diffs() {
         ],
         updates: Vec::new(),
         count: Some(1),
+        stale: None,
     };
     let text = concat!(
         r#"{"type":"presence_diff","topic":"room:lobby","offset":2,"#,
@@ -272,6 +279,20 @@ fn diffs() {
         r#""leaves":[{"user":"bob","reason":"node_lost","#,
         r#""last_seen":"2026-07-01T12:34:56.789Z","last_seen_s":2,"v":"3-9"},"#,
         r#"{"user":"eve","v":"3-9"}],"updates":[],"count":1}"#
+    );
+    server("", ServerBody::PresenceDiff(diff), text);
+    let diff = PresenceDiff {
+        topic: Topic::Tenant,
+        offset: 3,
+        joins: Vec::new(),
+        leaves: Vec::new(),
+        updates: Vec::new(),
+        count: None,
+        stale: Some(false),
+    };
+    let text = concat!(
+        r#"{"type":"presence_diff","topic":"tenant","offset":3,"#,
+        r#""joins":[],"leaves":[],"updates":[],"stale":false}"#
     );
     server("", ServerBody::PresenceDiff(diff), text);
 }

@@ -215,27 +215,35 @@ fn state() -> impl Strategy<Value = PresenceState> {
             count,
         },
     );
-    (topic(), any::<u64>(), mode(), option::of(members)).prop_map(
-        |(topic, offset, mode, members)| PresenceState {
-            topic,
-            offset,
-            mode,
-            members,
-        },
-    )
+    let parts = (
+        topic(),
+        any::<u64>(),
+        mode(),
+        option::of(members),
+        any::<bool>(),
+    );
+    parts.prop_map(|(topic, offset, mode, members, stale)| PresenceState {
+        topic,
+        offset,
+        mode,
+        members,
+        stale,
+    })
 }
 
 fn diff() -> impl Strategy<Value = PresenceDiff> {
     let lists = (vec(item(), 0..4), vec(left(), 0..4), vec(item(), 0..4));
     let offset = prop_oneof![0..3_u64, any::<u64>()];
-    (topic(), offset, lists, option::of(any::<u64>())).prop_map(
-        |(topic, offset, (joins, leaves, updates), count)| PresenceDiff {
+    let (count, stale) = (option::of(any::<u64>()), option::of(any::<bool>()));
+    (topic(), offset, lists, count, stale).prop_map(
+        |(topic, offset, (joins, leaves, updates), count, stale)| PresenceDiff {
             topic,
             offset,
             joins,
             leaves,
             updates,
             count,
+            stale,
         },
     )
 }

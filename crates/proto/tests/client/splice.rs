@@ -16,13 +16,13 @@ fn spliced(encoding: Encoding, frame: &ServerFrame) -> Option<bytes::Bytes> {
         ServerBody::PresenceDiff(d) => {
             let leaves: Vec<_> = d.leaves.iter().map(|l| encoding.left(l)).collect();
             let (joins, updates) = (items(&d.joins), items(&d.updates));
-            let diff = encoding.diff(&d.topic, &joins, &leaves, &updates, d.count);
+            let diff = encoding.diff(&d.topic, &joins, &leaves, &updates, d.count, d.stale);
             (diff, d.offset)
         }
         ServerBody::PresenceState(s) => {
             let m = s.members.as_ref()?;
             let members = items(&m.members);
-            let state = encoding.state(&s.topic, s.mode, m.complete, &members, m.count);
+            let state = encoding.state(&s.topic, s.mode, m.complete, &members, m.count, s.stale);
             (state, s.offset)
         }
         _ => return None,
@@ -60,7 +60,7 @@ proptest! {
     fn is_shared_by_connections(item in item(), offsets in prop::collection::vec(any::<u64>(), 3)) {
         for encoding in Encoding::ALL {
             let pieces = [encoding.item(&item)];
-            let shared = encoding.diff(&Topic::Tenant, &pieces, &[], &[], Some(1));
+            let shared = encoding.diff(&Topic::Tenant, &pieces, &[], &[], Some(1), None);
             for (n, offset) in offsets.iter().enumerate() {
                 let r#ref = (n > 0).then(|| Ref::new(n.to_string()).unwrap());
                 let read = encoding.decode_server(shared.frame(r#ref.as_ref(), *offset));
@@ -71,6 +71,7 @@ proptest! {
                     leaves: Vec::new(),
                     updates: Vec::new(),
                     count: Some(1),
+                    stale: None,
                 };
                 let body = ServerBody::PresenceDiff(diff);
                 prop_assert_eq!(read, Ok(ServerFrame::new(r#ref, body)));
@@ -107,7 +108,7 @@ fn of_core_and_back() {
         r#""last_seen_s":3,"v":"3-9"}"#
     );
     assert_eq!(piece.as_bytes(), text.as_bytes());
-    let empty = Encoding::Json.state(&Topic::Tenant, Mode::Count, false, &[], None);
+    let empty = Encoding::Json.state(&Topic::Tenant, Mode::Count, false, &[], None, false);
     let text = concat!(
         r#"{"type":"presence_state","topic":"tenant","offset":1,"#,
         r#""mode":"count","complete":false,"members":[]}"#

@@ -151,6 +151,15 @@ impl Screen {
             Event::Count { count, .. } if self.json => {
                 self.object(json!({"event": "count", "count": count}));
             }
+            Event::Stale { stale, .. } if self.json => {
+                self.object(json!({"event": "stale", "stale": stale}));
+            }
+            Event::Stale { stale: true, .. } => {
+                self.note("a part of the cluster can't be heard: some may be shown as they were");
+            }
+            Event::Stale { stale: false, .. } => {
+                self.note("all of the cluster can be heard again");
+            }
             Event::Synced { complete, mode, .. } => {
                 self.shown = true;
                 if *mode == Mode::Count {

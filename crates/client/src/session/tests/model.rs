@@ -135,6 +135,7 @@ impl World {
                 leaves,
                 updates: joins,
                 count: None,
+                stale: None,
             });
             self.desk.news(diff);
         }
@@ -180,6 +181,7 @@ impl World {
             offset: self.offset,
             mode,
             members: (!unchanged).then_some(members),
+            stale: false,
         };
         self.desk.reply(r#ref, ServerBody::PresenceState(state));
     }

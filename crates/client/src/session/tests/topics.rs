@@ -124,6 +124,7 @@ fn in_mode_count_only_numbers_are_told() {
                 members: items,
                 count: Some(count),
             }),
+            stale: false,
         })
     };
     desk.news(count(2, 12_000, vec![item("zoe", 5)]));
@@ -136,6 +137,39 @@ fn in_mode_count_only_numbers_are_told() {
     assert_eq!(desk.hello().watch[0].digest, None);
     let events = desk.state(4, members(vec![item("ann", 1)]));
     assert_eq!(short(&events[1..]), ["+ann", "=members true"]);
+}
+
+#[test]
+fn a_part_that_cant_be_heard_is_told_once() {
+    let mut desk = Desk::watching();
+    desk.connect();
+    desk.state(1, members(vec![item("ann", 1)]));
+    desk.session.take_events();
+    let diff = |offset, stale| {
+        ServerBody::PresenceDiff(PresenceDiff {
+            topic: lobby(),
+            offset,
+            joins: vec![],
+            leaves: vec![],
+            updates: vec![],
+            count: None,
+            stale,
+        })
+    };
+    for (offset, stale, told) in [
+        (2, None, vec![]),
+        (3, Some(true), vec!["?true"]),
+        (4, Some(true), vec![]),
+        (5, None, vec![]),
+    ] {
+        desk.news(diff(offset, stale));
+        assert_eq!(short(&desk.session.take_events()), told, "{offset}");
+    }
+    let view = desk.book.view(&lobby()).unwrap();
+    assert!(view.stale && view.members.len() == 1);
+    let events = desk.state(6, members(vec![item("ann", 1)]));
+    assert_eq!(short(&events), ["=members true", "?false"]);
+    assert!(!desk.book.view(&lobby()).unwrap().stale);
 }
 
 #[test]

@@ -59,6 +59,8 @@ struct StateIn<'a> {
     #[serde(borrow, default)]
     members: Vec<ItemIn<'a>>,
     count: Option<u64>,
+    #[serde(default)]
+    stale: bool,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +74,7 @@ struct DiffIn<'a> {
     #[serde(borrow, default)]
     updates: Vec<ItemIn<'a>>,
     count: Option<u64>,
+    stale: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -139,6 +142,7 @@ fn state(state: StateIn<'_>) -> Result<PresenceState> {
         offset: state.offset,
         mode: check::mode(&state.mode)?,
         members,
+        stale: state.stale,
     })
 }
 
@@ -151,6 +155,7 @@ fn diff(diff: DiffIn<'_>) -> Result<PresenceDiff> {
         leaves: leaves.collect::<Result<_>>()?,
         updates: diff.updates.into_iter().map(item).collect(),
         count: diff.count,
+        stale: diff.stale,
     })
 }
 

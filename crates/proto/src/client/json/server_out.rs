@@ -52,13 +52,17 @@ fn state(out: &mut Out, state: &PresenceState) {
     out.text("topic", &state.topic.to_string());
     out.number("offset", state.offset);
     out.text("mode", state.mode.as_str());
-    let Some(members) = &state.members else {
-        out.key("unchanged").raw("true");
-        return;
-    };
-    out.key("complete").plain(members.complete);
-    out.list("members", &members.members, item);
-    out.some_number("count", members.count);
+    match &state.members {
+        None => {
+            out.key("unchanged").raw("true");
+        }
+        Some(members) => {
+            out.key("complete").plain(members.complete);
+            out.list("members", &members.members, item);
+            out.some_number("count", members.count);
+        }
+    }
+    stale(out, state.stale.then_some(true));
 }
 
 fn diff(out: &mut Out, diff: &PresenceDiff) {
@@ -68,6 +72,13 @@ fn diff(out: &mut Out, diff: &PresenceDiff) {
     out.list("leaves", &diff.leaves, left);
     out.list("updates", &diff.updates, item);
     out.some_number("count", diff.count);
+    stale(out, diff.stale);
+}
+
+fn stale(out: &mut Out, stale: Option<bool>) {
+    if let Some(stale) = stale {
+        out.key("stale").plain(stale);
+    }
 }
 
 pub(super) fn item(out: &mut Out, item: &Item) {
@@ -129,6 +140,7 @@ pub(in crate::client) fn diff_body(
     topic: &Topic,
     [joins, leaves, updates]: [&[&[u8]]; 3],
     count: Option<u64>,
+    told: Option<bool>,
 ) -> Body {
     let capacity = size(joins) + size(leaves) + size(updates);
     body(topic, capacity, |out| {
@@ -136,6 +148,7 @@ pub(in crate::client) fn diff_body(
         pieces(out, "leaves", leaves);
         pieces(out, "updates", updates);
         out.some_number("count", count);
+        stale(out, told);
     })
 }
 
@@ -145,12 +158,14 @@ pub(in crate::client) fn state_body(
     complete: bool,
     members: &[&[u8]],
     count: Option<u64>,
+    told: bool,
 ) -> Body {
     body(topic, size(members), |out| {
         out.text("mode", mode.as_str());
         out.key("complete").plain(complete);
         pieces(out, "members", members);
         out.some_number("count", count);
+        stale(out, told.then_some(true));
     })
 }
 

@@ -60,6 +60,7 @@ fn state(state: v1::PresenceState) -> Result<PresenceState> {
         offset: state.offset,
         mode: words::mode(state.mode)?.ok_or(Fault::Missing("mode"))?,
         members,
+        stale: state.stale,
     })
 }
 
@@ -71,6 +72,7 @@ fn diff(diff: v1::PresenceDiff) -> Result<PresenceDiff> {
         leaves: diff.leaves.into_iter().map(left).collect::<Result<_>>()?,
         updates: items(diff.updates)?,
         count: diff.count,
+        stale: diff.stale,
     })
 }
 

@@ -26,11 +26,13 @@ mod tag {
     pub(super) const LEAVES: u32 = 4;
     pub(super) const UPDATES: u32 = 5;
     pub(super) const DIFF_COUNT: u32 = 6;
+    pub(super) const DIFF_STALE: u32 = 7;
     pub(super) const MODE: u32 = 3;
     pub(super) const MEMBERS: u32 = 4;
     pub(super) const COMPLETE: u32 = 1;
     pub(super) const ITEMS: u32 = 2;
     pub(super) const STATE_COUNT: u32 = 3;
+    pub(super) const STATE_STALE: u32 = 6;
 }
 
 pub(super) fn message(frame: &ServerFrame) -> v1::ServerFrame {
@@ -61,6 +63,7 @@ fn body(body: &ServerBody) -> Frame {
             leaves: diff.leaves.iter().map(left).collect(),
             updates: diff.updates.iter().map(item).collect(),
             count: diff.count,
+            stale: diff.stale,
         }),
         ServerBody::Reconnect { after_ms } => Frame::Reconnect(v1::Reconnect {
             after_ms: *after_ms,
@@ -89,6 +92,7 @@ fn state(state: &PresenceState) -> v1::PresenceState {
         offset: state.offset,
         mode: words::mode_to(state.mode).into(),
         state: Some(told),
+        stale: state.stale,
     }
 }
 
@@ -154,6 +158,7 @@ pub(in crate::client) fn diff_body(
     topic: &Topic,
     [joins, leaves, updates]: [&[&[u8]]; 3],
     count: Option<u64>,
+    stale: Option<bool>,
 ) -> Body {
     let mut buf = BytesMut::with_capacity(size(joins) + size(leaves) + size(updates) + 16);
     pieces(tag::JOINS, joins, &mut buf);
@@ -161,6 +166,9 @@ pub(in crate::client) fn diff_body(
     pieces(tag::UPDATES, updates, &mut buf);
     if let Some(count) = count {
         uint64::encode(tag::DIFF_COUNT, &count, &mut buf);
+    }
+    if let Some(stale) = stale {
+        prost::encoding::bool::encode(tag::DIFF_STALE, &stale, &mut buf);
     }
     Body::new(tag::DIFF, topic, buf)
 }
@@ -171,6 +179,7 @@ pub(in crate::client) fn state_body(
     complete: bool,
     members: &[&[u8]],
     count: Option<u64>,
+    stale: bool,
 ) -> Body {
     let mut inner = BytesMut::with_capacity(size(members) + 16);
     if complete {
@@ -184,6 +193,9 @@ pub(in crate::client) fn state_body(
     prost::encoding::int32::encode(tag::MODE, &words::mode_to(mode).into(), &mut buf);
     delimited(tag::MEMBERS, inner.len(), &mut buf);
     buf.put_slice(&inner);
+    if stale {
+        prost::encoding::bool::encode(tag::STATE_STALE, &true, &mut buf);
+    }
     Body::new(tag::STATE, topic, buf)
 }
 
