@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    Change, DeviceId, Event, Item, Origin, Person, Reason, RoomId, TenantId, Topic, UserId,
-    UserKey, Version, store::Snapshot,
+    Change, DeviceId, Event, Item, Manual, Origin, Person, Reason, RoomId, TenantId, Topic, UserId,
+    UserKey, Version, Visibility, store::Snapshot,
 };
 
 /// How a user stands in a topic.
@@ -151,6 +151,7 @@ impl View {
             Event::Session { owner, reason, .. } => (owner, reason.or(Some(Reason::Leave))),
             Event::Prefs { owner, .. } => (owner, None),
         };
+        let hides = self.hides(owner, &change.event);
         let touched = self.take(owner, change);
         let mut states = Vec::with_capacity(touched.len());
         for topic in touched {
@@ -169,6 +170,9 @@ impl View {
             }
             self.remember(touch);
             states.push(state);
+        }
+        if hides {
+            states.extend(self.release(owner, change.version));
         }
         states
     }
@@ -307,6 +311,28 @@ impl View {
             self.withheld.remove(&key);
         }
         hold
+    }
+
+    /// Whether somebody hides from some of those who may have seen them, while absences are held
+    /// back: where one is, they are still shown as they were before.
+    fn hides(&self, owner: &UserKey, event: &Event) -> bool {
+        let (Event::Session { prefs, .. } | Event::Prefs { prefs, .. }) = event else {
+            return false;
+        };
+        let open = prefs.visibility.value == Visibility::Everyone
+            && prefs.status.value != Some(Manual::Invisible);
+        let known = self.people.get(owner).map(|person| person.prefs);
+        self.settling && !open && known != Some(*prefs)
+    }
+
+    /// The absences of one user that were held back, told now.
+    fn release(&mut self, owner: &UserKey, version: Version) -> Vec<TopicState> {
+        let theirs = |touch: &Touch| touch.tenant == owner.tenant && touch.user == owner.user;
+        let held = self.withheld.extract_if(|_, touch| theirs(touch));
+        let held: Vec<_> = held.map(|(_, touch)| Touch { version, ..touch }).collect();
+        let states = held.iter().map(|touch| self.state(touch)).collect();
+        held.into_iter().for_each(|touch| self.remember(touch));
+        states
     }
 
     fn remember(&mut self, touch: Touch) {

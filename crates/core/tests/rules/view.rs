@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{Step, Truth, device, owner, room, session_in, step};
 use adsum_core::{
-    Change, Event, Item, Presence, TenantId, Topic, TopicState, UserId, UserKey, Version, View,
+    Change, Event, Item, Manual, Prefs, Presence, TenantId, Topic, TopicState, UserId, UserKey,
+    Version, Versioned, View, Visibility,
 };
 use proptest::prelude::*;
 
@@ -189,7 +190,8 @@ proptest! {
         prop_assert_eq!(view.since(truth.version, |_, _| true), None);
         for change in settling.iter().filter_map(|s| truth.step(s)) {
             let states = view.apply(&change);
-            prop_assert!(states.iter().all(|s| matches!(s.presence, Presence::Here(_))));
+            let here = |s: &TopicState| matches!(s.presence, Presence::Here(_));
+            prop_assert!(states.iter().all(here) || hidden(&change));
             lay(&mut known, &states);
         }
         let settled = truth.step(&Step::Settled).unwrap();
@@ -198,6 +200,17 @@ proptest! {
         prop_assert!(!view.settling());
         prop_assert_eq!(picture_of(&view), picture(&truth));
         prop_assert_eq!(known, picture(&truth), "what a receiver knows after the difference");
+    }
+}
+
+/// Whether not everybody may see whom this is about.
+fn hidden(change: &Change) -> bool {
+    match &change.event {
+        Event::Session { prefs, .. } | Event::Prefs { prefs, .. } => {
+            prefs.visibility.value != Visibility::Everyone
+                || prefs.status.value == Some(Manual::Invisible)
+        }
+        Event::Epoch | Event::Settled => false,
     }
 }
 
@@ -218,6 +231,43 @@ fn next(truth: &mut Truth, view: &mut View, step: &Step) -> (Change, Vec<TopicSt
     let change = truth.step(step).unwrap();
     let states = view.apply(&change);
     (change, states)
+}
+
+#[test]
+fn whoever_hides_is_not_shown_where_their_absence_is_held_back() {
+    let (mut truth, mut view) = run(&[put(0, 0, &[0, 1]), put(1, 0, &[0])]);
+    next(&mut truth, &mut view, &Step::Epoch);
+    let (_, states) = next(&mut truth, &mut view, &put(0, 0, &[1]));
+    assert!(states.iter().all(|s| s.topic != Topic::Room(room(0))));
+    let (_, states) = next(&mut truth, &mut view, &put(1, 0, &[1]));
+    assert!(states.iter().all(|s| s.topic != Topic::Room(room(0))));
+
+    let prefs = Prefs {
+        visibility: Versioned {
+            value: Visibility::Nobody,
+            version: 1,
+        },
+        ..Prefs::default()
+    };
+    let (change, states) = next(&mut truth, &mut view, &Step::Prefer { who: 0, prefs });
+    let gone: Vec<_> = states
+        .iter()
+        .filter(|s| matches!(s.presence, Presence::Absent { .. }))
+        .collect();
+    assert_eq!(gone.len(), 1, "{states:?}");
+    assert_eq!(gone[0].topic, Topic::Room(room(0)));
+    assert_eq!(
+        (&gone[0].user, gone[0].version),
+        (&owner(0).user, change.version)
+    );
+    // The other's stays held back.
+    next(&mut truth, &mut view, &Step::Settled);
+    let states = view.reconcile(truth.snapshot());
+    assert!(
+        states
+            .iter()
+            .any(|s| s.topic == Topic::Room(room(0)) && s.user == owner(1).user)
+    );
 }
 
 #[test]
