@@ -86,6 +86,13 @@ pub struct Prefs {
 }
 
 impl Prefs {
+    /// Whether everybody may see the user.
+    #[must_use]
+    pub fn public(&self) -> bool {
+        self.visibility.value == Visibility::Everyone
+            && self.status.value != Some(Manual::Invisible)
+    }
+
     /// Takes over what is newer in a copy that a gateway carried through a loss. The list of
     /// contacts is never carried, so its version is not taken.
     #[must_use]

@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    Change, DeviceId, Event, Item, Manual, Origin, Person, Reason, RoomId, TenantId, Topic, UserId,
-    UserKey, Version, Visibility, store::Snapshot,
+    Change, DeviceId, Event, Item, Origin, Person, Reason, RoomId, TenantId, Topic, UserId,
+    UserKey, Version, store::Snapshot,
 };
 
 /// How a user stands in a topic.
@@ -319,10 +319,8 @@ impl View {
         let (Event::Session { prefs, .. } | Event::Prefs { prefs, .. }) = event else {
             return false;
         };
-        let open = prefs.visibility.value == Visibility::Everyone
-            && prefs.status.value != Some(Manual::Invisible);
         let known = self.people.get(owner).map(|person| person.prefs);
-        self.settling && !open && known != Some(*prefs)
+        self.settling && !prefs.public() && known != Some(*prefs)
     }
 
     /// The absences of one user that were held back, told now.

@@ -90,13 +90,13 @@ pub(super) fn how(parts: &Parts) -> Ready {
     // A node goes on with the members it knows, so a lost registry does not make it unready; a
     // dispatcher that can read no shard, or that does not know yet which are its own, is of no use
     // to anybody.
-    let useless = dispatcher.as_ref().and_then(|d| match d {
-        d if !d.placed => Some("it does not know its shards yet"),
-        d if d.shards > 0 && d.current == 0 => {
-            Some("no view follows its shard: the store can't be read")
-        }
-        _ => None,
-    });
+    let useless = dispatcher
+        .as_ref()
+        .and_then(|d| match (d.placed, d.shards, d.current) {
+            (false, ..) => Some("it does not know its shards yet"),
+            (true, 1.., 0) => Some("no view follows its shard: the store can't be read"),
+            _ => None,
+        });
     let stage = parts.drain.stage();
     let stopping = (stage != Stage::Running).then_some(stage);
     Ready {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{Step, Truth, device, owner, room, session_in, step};
 use adsum_core::{
-    Change, Event, Item, Manual, Prefs, Presence, TenantId, Topic, TopicState, UserId, UserKey,
-    Version, Versioned, View, Visibility,
+    Change, Event, Item, Prefs, Presence, TenantId, Topic, TopicState, UserId, UserKey, Version,
+    Versioned, View, Visibility,
 };
 use proptest::prelude::*;
 
@@ -206,10 +206,7 @@ proptest! {
 /// Whether not everybody may see whom this is about.
 fn hidden(change: &Change) -> bool {
     match &change.event {
-        Event::Session { prefs, .. } | Event::Prefs { prefs, .. } => {
-            prefs.visibility.value != Visibility::Everyone
-                || prefs.status.value == Some(Manual::Invisible)
-        }
+        Event::Session { prefs, .. } | Event::Prefs { prefs, .. } => !prefs.public(),
         Event::Epoch | Event::Settled => false,
     }
 }

@@ -44,9 +44,10 @@ pub(super) async fn leave(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn disconnect(stage: &Stage) -> Result<()> {
+/// Somebody's line breaks; how long it takes until that is told.
+async fn break_off(stage: &Stage, plan: Plan) -> Result<Duration> {
     let mut watcher = stage.watch("wanda", &TOPICS).await?;
-    let ann = stage.connect(Plan::of("ann").room("lobby")).await?;
+    let ann = stage.connect(plan.room("lobby")).await?;
     for topic in TOPICS {
         watcher.joined(topic, "ann").await?;
     }
@@ -54,25 +55,20 @@ pub(super) async fn disconnect(stage: &Stage) -> Result<()> {
     ann.client()?.close().await;
     gone(&mut watcher, Reason::Disconnect).await?;
     let took = began.elapsed();
-    stage.world.note("disconnect told", took);
     ensure!(took >= LINGER * 9 / 10, "it did not linger: {took:?}");
+    Ok(took)
+}
+
+pub(super) async fn disconnect(stage: &Stage) -> Result<()> {
+    let took = break_off(stage, Plan::of("ann")).await?;
+    stage.world.note("disconnect told", took);
     ensure!(took < LINGER + SLACK, "it lingered too long: {took:?}");
     Ok(())
 }
 
 /// Whoever wants to be gone sooner than the tenant lingers says so.
 pub(super) async fn own_linger(stage: &Stage) -> Result<()> {
-    let mut watcher = stage.watch("wanda", &TOPICS).await?;
-    let plan = Plan::of("ann").room("lobby").linger(LINGER);
-    let ann = stage.connect(plan).await?;
-    for topic in TOPICS {
-        watcher.joined(topic, "ann").await?;
-    }
-    let began = Instant::now();
-    ann.client()?.close().await;
-    gone(&mut watcher, Reason::Disconnect).await?;
-    let took = began.elapsed();
-    ensure!(took >= LINGER * 9 / 10, "it did not linger: {took:?}");
+    let took = break_off(stage, Plan::of("ann").linger(LINGER)).await?;
     ensure!(took < LONG_LINGER, "it lingered as others do: {took:?}");
     Ok(())
 }
