@@ -76,6 +76,8 @@ pub struct View {
     history_len: usize,
     /// Absences not told while settling, by topic and user.
     withheld: HashMap<(TenantId, Topic, UserId), Touch>,
+    /// Absences told while settling, since their users hide.
+    withdrawn: HashMap<(TenantId, Topic), HashMap<UserId, Touch>>,
 }
 
 impl View {
@@ -93,6 +95,7 @@ impl View {
             whole_after: version,
             history_len,
             withheld: HashMap::new(),
+            withdrawn: HashMap::new(),
         };
         for (key, mut person) in snapshot.people {
             view.index(&key, &person);
@@ -177,6 +180,45 @@ impl View {
         states
     }
 
+    /// Tells a picture that was loaded while settling what its epoch's log says of people who are
+    /// no longer where they were: whoever hides must not be shown there by those who knew them.
+    /// What a failover has lost is in no log, so one that was there from the start may know more.
+    pub fn recall(&mut self, log: &[Change]) {
+        let (epoch, newest) = (self.version.epoch, self.version);
+        let of_epoch = |c: &&Change| c.version.epoch == epoch && c.version <= newest;
+        let mut hidden = HashSet::new();
+        for change in log.iter().filter(of_epoch) {
+            let (Event::Session { owner, prefs, .. } | Event::Prefs { owner, prefs }) =
+                &change.event
+            else {
+                continue;
+            };
+            self.miss(owner, change);
+            match prefs.public() {
+                true => hidden.remove(owner),
+                false => hidden.insert(owner),
+            };
+        }
+        for owner in hidden {
+            self.release(owner, newest);
+        }
+    }
+
+    /// Whom to take from a topic although absence means nothing yet: those who hide. What was
+    /// known of them before a failover must not be shown any more.
+    #[must_use]
+    pub fn withdrawn(&self, tenant: &TenantId, topic: &Topic) -> Vec<TopicState> {
+        if self.withdrawn.is_empty() {
+            return Vec::new();
+        }
+        let touches = self.withdrawn.get(&(tenant.clone(), topic.clone()));
+        let touches = touches.into_iter().flat_map(HashMap::values);
+        touches
+            .filter(|touch| self.item(touch).is_none())
+            .map(|touch| self.state(touch))
+            .collect()
+    }
+
     /// Replaces the picture by a newer one and answers exactly the difference: absences that
     /// were held back come with their reasons. A snapshot that still settles holds them on.
     pub fn reconcile(&mut self, snapshot: Snapshot) -> Vec<TopicState> {
@@ -198,6 +240,7 @@ impl View {
                 .drain(..)
                 .map(|t| ((t.tenant.clone(), t.topic.clone(), t.user.clone()), t))
                 .collect();
+            self.withdrawn = std::mem::take(&mut old.withdrawn);
         }
         touched.extend(self.came_or_changed(&old));
         touched.iter().map(|touch| self.state(touch)).collect()
@@ -329,8 +372,39 @@ impl View {
         let held = self.withheld.extract_if(|_, touch| theirs(touch));
         let held: Vec<_> = held.map(|(_, touch)| Touch { version, ..touch }).collect();
         let states = held.iter().map(|touch| self.state(touch)).collect();
-        held.into_iter().for_each(|touch| self.remember(touch));
+        for touch in held {
+            let topic = (touch.tenant.clone(), touch.topic.clone());
+            let there = self.withdrawn.entry(topic).or_default();
+            there.insert(touch.user.clone(), touch.clone());
+            self.remember(touch);
+        }
         states
+    }
+
+    /// Holds back the absences that a change of a session in the log has left in this picture.
+    fn miss(&mut self, owner: &UserKey, change: &Change) {
+        let Event::Session {
+            rooms_before,
+            reason,
+            ..
+        } = &change.event
+        else {
+            return;
+        };
+        let everywhere = [Topic::User(owner.user.clone()), Topic::Tenant];
+        let rooms = rooms_before.iter().cloned().map(Topic::Room);
+        for topic in rooms.chain(everywhere) {
+            let touch = Touch {
+                version: change.version,
+                tenant: owner.tenant.clone(),
+                topic,
+                user: owner.user.clone(),
+                reason: reason.or(Some(Reason::Leave)),
+                at: change.at,
+            };
+            let state = self.state(&touch);
+            self.hold_back(&touch, &state);
+        }
     }
 
     fn remember(&mut self, touch: Touch) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adsum_core::{Item, SessionKey, UserId, UserKey, Version, store::Shard};
+use adsum_core::{Item, SessionKey, TopicState, UserId, UserKey, Version, store::Shard};
 use adsum_proto::{
     TopicKey,
     feed::{self, DispatcherFrame, frame::Body},
@@ -15,6 +15,8 @@ use crate::{outlet::Mark, tail::Routed};
 pub(crate) struct PartOf {
     pub(crate) topic: TopicKey,
     pub(crate) members: Vec<(Arc<Item>, Version)>,
+    /// Who is to be taken from it even while absence means nothing.
+    pub(crate) withdrawn: Vec<TopicState>,
 }
 
 /// Parts of several topics as of one version.
@@ -86,11 +88,20 @@ pub(crate) fn parts(shard: Shard, parts: &Parts) -> Vec<feed::Frame> {
         topic: Some(topic_to(&part.topic.0, &part.topic.1)),
         members: part.members.iter().map(member).collect(),
     };
-    parts
-        .parts
-        .iter()
-        .map(|p| frame(shard, parts.at, Body::Part(part(p))))
-        .collect()
+    let withdrawn = |part: &PartOf| {
+        let states = part.withdrawn.iter().map(|state| state_to(state, 0, 0));
+        let states: Vec<_> = states.collect();
+        let at = Mark {
+            settling: false,
+            ..parts.at
+        };
+        (!states.is_empty()).then(|| frame(shard, at, Body::States(feed::States { states })))
+    };
+    let frames = |p: &PartOf| {
+        let whole = frame(shard, parts.at, Body::Part(part(p)));
+        [Some(whole), withdrawn(p)].into_iter().flatten()
+    };
+    parts.parts.iter().flat_map(frames).collect()
 }
 
 pub(crate) fn checks(sessions: &[(Shard, SessionKey)]) -> Vec<feed::Frame> {

@@ -309,7 +309,12 @@ impl ShardTask {
                 if let (Some(view), Some(at)) = (self.tail.view(), self.position()) {
                     let part = |topic: TopicKey| {
                         let members = view.members(&topic.0, &topic.1);
-                        PartOf { topic, members }
+                        let withdrawn = view.withdrawn(&topic.0, &topic.1);
+                        PartOf {
+                            topic,
+                            members,
+                            withdrawn,
+                        }
                     };
                     let parts = topics.into_iter().map(part).collect();
                     // A stream that has ended does not want them any more.

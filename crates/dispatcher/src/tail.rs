@@ -212,6 +212,20 @@ impl Tail {
         }
     }
 
+    /// What the log still has, up to an entry at least.
+    async fn log_up_to(&self, seq: u64) -> Result<Vec<Change>> {
+        let (mut log, mut read) = (Vec::new(), 0);
+        while read < seq {
+            let page = self.store.log(self.shard, read, PAGE).await?;
+            let Some(last) = page.entries.last() else {
+                break;
+            };
+            read = last.version.seq;
+            log.extend(page.entries);
+        }
+        Ok(log)
+    }
+
     async fn reload(&mut self) -> Result<News> {
         let Some(mut snapshot) = load(&*self.store, self.shard).await? else {
             return Ok(News::Behind);
@@ -225,7 +239,11 @@ impl Tail {
         } = snapshot.position;
         self.store.observe(self.shard, epoch);
         let Some(view) = self.view.as_mut() else {
-            self.view = Some(View::new(snapshot, self.history));
+            let mut view = View::new(snapshot, self.history);
+            if settling {
+                view.recall(&self.log_up_to(seq).await?);
+            }
+            self.view = Some(view);
             self.read = seq;
             return Ok(News::Whole(Vec::new()));
         };

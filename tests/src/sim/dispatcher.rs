@@ -36,13 +36,20 @@ pub(super) enum Ask {
 /// Who is in a topic, each as of a version.
 type Members = Vec<(Arc<Item>, Version)>;
 
+/// A topic, and who is to be taken from it even while absence means nothing.
+pub(super) struct Part {
+    pub(super) topic: TopicKey,
+    pub(super) members: Members,
+    pub(super) withdrawn: Vec<TopicState>,
+}
+
 /// What goes to a gateway.
 pub(super) enum Frame {
     States(Vec<(Shard, TopicState)>, Vec<(Shard, Mark)>),
     Parts {
         shard: Shard,
         at: Mark,
-        parts: Vec<(TopicKey, Members)>,
+        parts: Vec<Part>,
     },
     List(UserKey, u64, Vec<UserId>),
 }
@@ -365,7 +372,13 @@ impl World {
             let part = |key: &TopicKey| {
                 let mut members = view.members(&key.0, &key.1);
                 members.sort_by(|a, b| a.0.user.cmp(&b.0.user));
-                (key.clone(), members)
+                let mut withdrawn = view.withdrawn(&key.0, &key.1);
+                withdrawn.sort_by(|a, b| a.user.cmp(&b.user));
+                Part {
+                    topic: key.clone(),
+                    members,
+                    withdrawn,
+                }
             };
             let parts = topics.iter().map(part).collect();
             Frame::Parts { shard, at, parts }

@@ -252,9 +252,11 @@ impl World {
                 }
             }
             Frame::Parts { shard, at, parts } => {
-                for (key, members) in parts {
-                    self.part_came(g, d, shard, &key, at.version, at.settling);
-                    self.put_part(g, shard, &key, members, at);
+                for part in parts {
+                    self.part_came(g, d, shard, &part.topic, at.version, at.settling);
+                    self.put_part(g, shard, &part.topic, part.members, at);
+                    let withdrawn = part.withdrawn.into_iter();
+                    self.put_states(g, withdrawn.map(|state| (shard, state)).collect());
                 }
             }
             Frame::List(user, version, list) => self.put_list(g, &user, version, &list),

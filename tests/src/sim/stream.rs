@@ -51,8 +51,9 @@ impl World {
             if let Some((shard, frame)) = stream.answers.pop_front() {
                 stream.outlet.sent_parts(shard);
                 if let Frame::Parts { parts, .. } = &frame {
-                    for (key, members) in parts {
-                        members.iter().for_each(|(item, _)| stream.miss(key, item));
+                    for part in parts {
+                        let members = part.members.iter();
+                        members.for_each(|(item, _)| stream.miss(&part.topic, item));
                     }
                 }
                 self.send_down(d, id, frame);

@@ -1,6 +1,6 @@
 //! A view says what a shard's truth says, whatever path it took there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::common::{Step, Truth, device, owner, room, session_in, step};
 use adsum_core::{
@@ -201,6 +201,53 @@ proptest! {
         prop_assert_eq!(picture_of(&view), picture(&truth));
         prop_assert_eq!(known, picture(&truth), "what a receiver knows after the difference");
     }
+
+    #[test]
+    fn a_view_loaded_while_settling_leaves_nobody_shown_who_hides(
+        first in prop::collection::vec(step(), 1..40),
+        missed in prop::collection::vec(step(), 0..30),
+        seen in prop::collection::vec(step(), 0..10),
+    ) {
+        let mut truth = Truth::default();
+        first.iter().for_each(|s| drop(truth.step(s)));
+        let mut known = picture(&truth);
+        let mut log: Vec<_> = truth.step(&Step::Epoch).into_iter().collect();
+        log.extend(missed.iter().filter_map(|s| truth.step(s)));
+        let mut view = View::new(truth.snapshot(), HISTORY);
+        view.recall(&log);
+        prop_assert_eq!(picture_of(&view), picture(&truth), "it is no part of the picture");
+        known.extend(picture_of(&view));
+        topics().iter().for_each(|(tenant, topic)| lay(&mut known, &view.withdrawn(tenant, topic)));
+        for change in seen.iter().filter_map(|s| truth.step(s)) {
+            lay(&mut known, &view.apply(&change));
+            log.push(change);
+        }
+        let now = latest_prefs(&log);
+        let shown = |(tenant, _, user): &Key, item: &Item| {
+            let key = UserKey::new(tenant.clone(), user.clone());
+            item.public() && now.get(&key).is_some_and(|prefs| !prefs.public())
+        };
+        let shown: Vec<_> = known.iter().filter(|(key, item)| shown(key, item)).collect();
+        prop_assert!(shown.is_empty(), "{:?}", shown);
+        // Whoever asks now is told of everybody who was withdrawn and is still not there.
+        for (tenant, topic) in topics() {
+            for state in view.withdrawn(&tenant, &topic) {
+                let key = (tenant.clone(), topic.clone(), state.user.clone());
+                let absent = matches!(state.presence, Presence::Absent { .. });
+                prop_assert!(absent && !picture(&truth).contains_key(&key));
+            }
+        }
+    }
+}
+
+fn latest_prefs(log: &[Change]) -> HashMap<UserKey, Prefs> {
+    let of = |change: &Change| match &change.event {
+        Event::Session { owner, prefs, .. } | Event::Prefs { owner, prefs } => {
+            Some((owner.clone(), *prefs))
+        }
+        Event::Epoch | Event::Settled => None,
+    };
+    log.iter().filter_map(of).collect()
 }
 
 /// Whether not everybody may see whom this is about.
@@ -237,6 +284,8 @@ fn whoever_hides_is_not_shown_where_their_absence_is_held_back() {
     let (_, states) = next(&mut truth, &mut view, &put(0, 0, &[1]));
     assert!(states.iter().all(|s| s.topic != Topic::Room(room(0))));
     let (_, states) = next(&mut truth, &mut view, &put(1, 0, &[1]));
+    let tenant = owner(0).tenant;
+    assert!(view.withdrawn(&tenant, &Topic::Room(room(0))).is_empty());
     assert!(states.iter().all(|s| s.topic != Topic::Room(room(0))));
 
     let prefs = Prefs {
@@ -257,6 +306,10 @@ fn whoever_hides_is_not_shown_where_their_absence_is_held_back() {
         (&gone[0].user, gone[0].version),
         (&owner(0).user, change.version)
     );
+    // Whoever asks for the room from now on is told as well.
+    let told: Vec<_> = gone.into_iter().cloned().collect();
+    assert_eq!(view.withdrawn(&tenant, &Topic::Room(room(0))), told);
+    assert!(view.withdrawn(&tenant, &Topic::Room(room(1))).is_empty());
     // The other's stays held back.
     next(&mut truth, &mut view, &Step::Settled);
     let states = view.reconcile(truth.snapshot());
@@ -265,6 +318,7 @@ fn whoever_hides_is_not_shown_where_their_absence_is_held_back() {
             .iter()
             .any(|s| s.topic == Topic::Room(room(0)) && s.user == owner(1).user)
     );
+    assert!(view.withdrawn(&tenant, &Topic::Room(room(0))).is_empty());
 }
 
 #[test]

@@ -63,7 +63,8 @@ struct Options {
     /// Where to write the report.
     #[arg(long)]
     report: Option<PathBuf>,
-    /// Where to keep the histories.
+    /// Keep the history of every round here. Without it those with a violation are kept, in the
+    /// folder for temporary files.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
@@ -214,10 +215,14 @@ async fn break_it(options: &Options, seed: u64) -> Result<Run> {
             say(&bar, &violation.to_string());
             run.violations.push(violation.to_string());
         }
-        if let Some(folder) = &options.keep {
-            std::fs::create_dir_all(folder)?;
+        if options.keep.is_some() || !outcome.violations.is_empty() {
+            let folder = options.keep.clone().unwrap_or_else(std::env::temp_dir);
+            std::fs::create_dir_all(&folder)?;
             let file = folder.join(format!("history-{seed}-{round}.jsonl"));
-            outcome.history.write(BufWriter::new(File::create(file)?))?;
+            outcome
+                .history
+                .write(BufWriter::new(File::create(&file)?))?;
+            say(&bar, &format!("history: {}", file.display()));
         }
         run.figures.add(&outcome.history, &outcome.struck, times);
         run.struck.extend(outcome.struck);
