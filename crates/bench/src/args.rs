@@ -99,6 +99,9 @@ pub(crate) struct Target {
     /// Settings of that cluster's nodes, as TIMES__WINDOW_MS=20.
     #[arg(long, value_name = "KEY=VALUE", requires = "cluster")]
     pub(crate) set: Vec<String>,
+    /// Settings of that cluster's Redis, as hz=1.
+    #[arg(long, value_name = "NAME=VALUE", requires = "cluster")]
+    pub(crate) redis: Vec<String>,
     /// Unsigned identities of this tenant are used, which servers in development take.
     #[arg(long, default_value = "bench")]
     pub(crate) tenant: String,
@@ -127,6 +130,7 @@ impl Target {
             shards: 64,
             threads: None,
             set: settings.to_vec(),
+            redis: Vec::new(),
             tenant: "bench".to_owned(),
         }
     }

@@ -282,6 +282,10 @@ async fn start(ground: &Ground, cluster: &str, target: &Target) -> Result<Vec<No
     let binary = std::env::current_exe().context("where this binary is")?;
     let dispatchers = (0..target.dispatchers).map(|n| ("dispatcher", "dispatcher,reaper", n));
     let gateways = (0..target.gateways).map(|n| ("gateway", "gateway", n));
+    for set in &target.redis {
+        let (name, value) = set.split_once('=').context("--redis takes NAME=VALUE")?;
+        ground.redis.configure(name, value).await?;
+    }
     let mut nodes = Vec::new();
     for (name, roles, n) in dispatchers.chain(gateways) {
         let mut options = NodeOptions {

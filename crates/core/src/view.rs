@@ -423,8 +423,10 @@ impl View {
 
     /// Puts the change into people and indexes; answers the topics that look different now.
     fn take(&mut self, owner: &UserKey, change: &Change) -> Vec<Topic> {
-        let before = self.people.get(owner).cloned();
-        let mut person = before.clone().unwrap_or_default();
+        let shape = |p: &Person| (p.status(), p.prefs.visibility.value, p.prefs.contacts);
+        let known = self.people.remove(owner);
+        let before = known.as_ref().map(shape);
+        let mut person = known.unwrap_or_default();
         let mut rooms = BTreeSet::new();
         match &change.event {
             Event::Session {
@@ -446,9 +448,9 @@ impl View {
             Event::Epoch | Event::Settled => {}
         }
         person.version = change.version;
-        let shape = |p: &Person| (p.status(), p.prefs.visibility.value, p.prefs.contacts);
-        if before.as_ref().map(shape) != Some(shape(&person)) {
-            rooms.extend(rooms_of(before.as_ref()).chain(rooms_of(Some(&person))));
+        if before != Some(shape(&person)) {
+            // Those of the session as it was are among them already.
+            rooms.extend(rooms_of(&person));
         }
         let mut touched = Vec::new();
         for room in rooms {
@@ -463,9 +465,7 @@ impl View {
             touched.push(Topic::User(owner.user.clone()));
             touched.push(Topic::Tenant);
         }
-        if person.sessions.is_empty() {
-            self.people.remove(owner);
-        } else {
+        if !person.sessions.is_empty() {
             self.people.insert(owner.clone(), person);
         }
         touched
@@ -477,7 +477,7 @@ impl View {
             &key.user,
             person.item(&key.user),
         );
-        for room in rooms_of(Some(person)).collect::<BTreeSet<_>>() {
+        for room in rooms_of(person).collect::<BTreeSet<_>>() {
             let item = person.item_in(&key.user, &room);
             place(
                 self.rooms.entry((key.tenant.clone(), room)),
@@ -554,11 +554,9 @@ fn same_as_before(item: &mut Arc<Item>, before: Option<&Items>, user: &UserId) -
     }
 }
 
-fn rooms_of(person: Option<&Person>) -> impl Iterator<Item = RoomId> {
-    person
-        .into_iter()
-        .flat_map(|p| p.sessions.values())
-        .flat_map(|s| s.state.rooms.keys().cloned())
+fn rooms_of(person: &Person) -> impl Iterator<Item = RoomId> {
+    let sessions = person.sessions.values();
+    sessions.flat_map(|s| s.state.rooms.keys().cloned())
 }
 
 /// Sets or removes a user's item in a topic; `true` if it looks different now. Topics without

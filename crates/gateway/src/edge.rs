@@ -20,6 +20,7 @@ use crate::{
     EdgeError, Settings, SettingsBook, Sight,
     auth::{AuthError, Authenticator, Identity},
     clock,
+    connection::{Stranger, Strangers},
     feed::Feed,
     holder::{Ending, Holder, HolderConfig, Tell},
     hub::{Hub, HubConfig},
@@ -142,6 +143,7 @@ struct Inner {
     hub: Hub,
     registry: Arc<Registry>,
     counters: Arc<Counters>,
+    strangers: Arc<Strangers>,
     outbox_bounds: Arc<Bounds>,
     draining: CancellationToken,
     /// Clients that are served; a drain waits for them.
@@ -195,6 +197,7 @@ impl Edge {
             hub,
             registry,
             counters: Arc::default(),
+            strangers: Arc::default(),
             outbox_bounds: Arc::new(outbox_bounds),
             draining: CancellationToken::new(),
             connections: TaskTracker::new(),
@@ -255,6 +258,13 @@ impl Edge {
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
         &self.0.counters
+    }
+
+    /// Counts a connection until it has said hello.
+    pub(crate) fn stranger(&self, outbox: &Arc<Outbox>) -> Stranger {
+        let known = self.counters().connections();
+        let limit = self.book().node().limits.connections_per_node;
+        self.0.strangers.enter(outbox, known, limit)
     }
 
     /// Cancelled when the gateway begins to drain.

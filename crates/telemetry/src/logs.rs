@@ -13,6 +13,9 @@ use crate::otlp::BadSetting;
 /// What sending itself says must not be sent again.
 const NOT_SENT: [&str; 6] = ["h2", "hyper", "hyper_util", "tonic", "tower", "rustls"];
 
+/// What logs whole frames, and the tokens in them, to those who ask for everything.
+const INDISCREET: &str = "tungstenite=info";
+
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logs {
@@ -24,9 +27,13 @@ pub struct Logs {
 
 impl Logs {
     pub(crate) fn start(&self, provider: Option<&SdkLoggerProvider>) -> Result<(), BadSetting> {
-        let filter = || {
+        let filter = || -> Result<EnvFilter, BadSetting> {
             let bad = |_| BadSetting(format!("log.filter {:?} is no filter", self.filter));
-            EnvFilter::try_new(&self.filter).map_err(bad)
+            let filter = EnvFilter::try_new(&self.filter).map_err(bad)?;
+            Ok(INDISCREET
+                .parse()
+                .into_iter()
+                .fold(filter, EnvFilter::add_directive))
         };
         let lines = tracing_subscriber::fmt::layer()
             .with_ansi(std::io::stderr().is_terminal())

@@ -22,6 +22,8 @@ pub(super) struct Judge<'a> {
     pub(super) bounds: &'a Bounds,
     pub(super) users: BTreeMap<String, BTreeMap<String, Device>>,
     pub(super) settings: BTreeMap<String, Past>,
+    /// Until then the store may forget what it is told.
+    flushed_until: u64,
     pub(super) watchers: BTreeMap<String, Watcher>,
     pub(super) trouble: Trouble,
     pub(super) shards: BTreeMap<String, u16>,
@@ -46,6 +48,7 @@ impl<'a> Judge<'a> {
             bounds,
             users: BTreeMap::new(),
             settings: BTreeMap::new(),
+            flushed_until: 0,
             watchers: BTreeMap::new(),
             trouble: Trouble::default(),
             shards: BTreeMap::new(),
@@ -107,10 +110,11 @@ impl<'a> Judge<'a> {
                 self.violated(Invariant::NoFalseOffline, Some(user), None, what);
             }
             Event::Asked { user, setting } => {
-                self.settings
-                    .entry(user.clone())
-                    .or_default()
-                    .asked(setting);
+                let past = self.settings.entry(user.clone()).or_default();
+                past.asked(setting);
+                if self.at <= self.flushed_until {
+                    past.forget();
+                }
                 self.arrived(user);
             }
             Event::Set { user } => {
@@ -286,6 +290,7 @@ impl<'a> Judge<'a> {
         }
         if let Fault::Flush(_) = fault {
             self.settings.values_mut().for_each(Past::forget);
+            self.flushed_until = at + lasts;
         }
     }
 

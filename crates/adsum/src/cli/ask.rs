@@ -206,7 +206,7 @@ fn answered(status: StatusCode, text: &str) -> Result<Value> {
     if status.is_success() {
         return Ok(body);
     }
-    let problem = body.get("error").unwrap_or(&body);
+    let problem = &body["error"];
     let said = problem["message"].as_str().unwrap_or_else(|| text.trim());
     let code = problem["code"].as_str().unwrap_or_default();
     let advice = match status {
@@ -257,7 +257,7 @@ mod tests {
         );
         let told = said(
             StatusCode::BAD_REQUEST,
-            r#"{"code":"invalid_id","message":"no id"}"#,
+            r#"{"error":{"code":"invalid_id","message":"no id"}}"#,
         );
         assert_eq!(told, "no id (invalid_id)");
         let told = said(StatusCode::NOT_FOUND, "");

@@ -253,6 +253,12 @@ impl Config {
                  neither"
             );
         }
+        let all = [Role::Gateway, Role::Dispatcher, Role::Reaper];
+        ensure!(
+            !self.embedded() || all.iter().all(|role| self.node.roles.contains(role)),
+            "node.roles must be gateway, dispatcher and reaper in the embedded default: nobody \
+             else is there to do their work"
+        );
         // URLs may carry passwords: they are told by their place.
         for (place, url) in self.redis.urls.iter().enumerate() {
             let scheme = scheme(url.expose());

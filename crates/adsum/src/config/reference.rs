@@ -52,7 +52,10 @@ const LIMITS: Section = Section {
     keys: &[
         key(
             "connections_per_node",
-            &["Connections of all tenants on this node."],
+            &[
+                "Connections of all tenants on this node. Those that have not said hello count, too;",
+                "where there are too many, the oldest of them is closed.",
+            ],
         ),
         key(
             "connections_per_tenant",

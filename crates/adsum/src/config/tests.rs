@@ -57,6 +57,7 @@ fn what_does_not_fit_is_said_with_its_reason() {
     assert!(wrong(|c| c.bounds.count_above = 5).contains("a room that grows"));
     assert!(wrong(|c| c.redis.urls.push("redis://h".to_owned().into())).contains("neither"));
     assert!(wrong(|c| c.node.roles.clear()).contains("do nothing"));
+    assert!(wrong(|c| c.node.roles.truncate(1)).contains("nobody else is there"));
     assert!(wrong(|c| c.node.threads = 2000).contains("node.threads"));
     assert!(wrong(|c| c.feed.ca = Some("ca.pem".into())).contains("belong together"));
     assert!(wrong(|c| c.tls.cert = Some("cert.pem".into())).contains("tls.key"));
@@ -99,6 +100,8 @@ fn a_gateway_needs_a_way_in() {
     assert!(said.contains("only from this machine"), "{said}");
     let mut others = Config::default();
     others.node.roles = vec![Role::Dispatcher, Role::Reaper];
+    others.redis.urls.push("redis://h".to_owned().into());
+    others.etcd.endpoints.push("http://h:2379".to_owned());
     others.check().unwrap();
     let mut open = dev();
     open.listen.public.set_ip([0, 0, 0, 0].into());

@@ -1,35 +1,50 @@
-//! What the internal listener says when it can't do something: the same shape as the public API.
+//! What the internal listener says when it can't do something: the same shape as the public API,
+//! `{"error": {"code", "message"}}`.
 
 use adsum_core::{IdError, store::StoreError};
 use axum::{
     Json,
+    extract::rejection::{JsonRejection, PathRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 
+/// As the public API says of what can't be read.
+const MALFORMED: &str = "malformed_frame";
+
 /// A refusal.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct Problem {
-    #[serde(skip)]
     status: StatusCode,
+    error: Said,
+}
+
+#[derive(Debug, Serialize)]
+struct Said {
     code: &'static str,
     message: String,
 }
 
+#[derive(Serialize)]
+struct Body {
+    error: Said,
+}
+
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl ToString) -> Self {
+        let message = message.to_string();
         Self {
             status,
-            code,
-            message: message.to_string(),
+            error: Said { code, message },
         }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(self)).into_response()
+        let Self { status, error } = self;
+        (status, Json(Body { error })).into_response()
     }
 }
 
@@ -40,6 +55,18 @@ impl From<StoreError> for Problem {
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.code(), error)
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(error: JsonRejection) -> Self {
+        Self::new(error.status(), MALFORMED, error.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(error: PathRejection) -> Self {
+        Self::new(error.status(), MALFORMED, error.body_text())
     }
 }
 

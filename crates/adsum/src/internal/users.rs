@@ -9,7 +9,10 @@ use adsum_core::{
 };
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{
+        Path, State,
+        rejection::{JsonRejection, PathRejection},
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +73,9 @@ struct DeadlineLine {
 
 pub(super) async fn why(
     State(parts): State<Arc<Parts>>,
-    Path((tenant, user)): Path<(String, String)>,
+    place: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Json<Why>, Problem> {
+    let Path((tenant, user)) = place?;
     let key = UserKey::new(TenantId::new(tenant)?, UserId::new(user)?);
     let shard = parts.store.shard_of(&key);
     let read = parts.store.read(std::slice::from_ref(&key)).await?.pop();
@@ -160,8 +164,9 @@ pub(super) struct Kicked {
 
 pub(super) async fn kick(
     State(parts): State<Arc<Parts>>,
-    Json(ask): Json<Kick>,
+    ask: Result<Json<Kick>, JsonRejection>,
 ) -> Result<Json<Kicked>, Problem> {
+    let Json(ask) = ask?;
     let user = UserKey::new(ask.tenant, ask.user);
     let closed = parts.store.kick(&user, ask.device.as_ref()).await?.value;
     tracing::info!(sessions = closed.len(), "kicked by an operator");
@@ -183,8 +188,9 @@ pub(super) struct Purged {
 
 pub(super) async fn purge(
     State(parts): State<Arc<Parts>>,
-    Json(ask): Json<Purge>,
+    ask: Result<Json<Purge>, JsonRejection>,
 ) -> Result<Json<Purged>, Problem> {
+    let Json(ask) = ask?;
     let user = UserKey::new(ask.tenant, ask.user);
     parts.store.purge(&user).await?;
     tracing::info!("a user was purged by an operator");

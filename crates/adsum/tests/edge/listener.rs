@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use adsum_tests::{TestDir, eventually};
-use anyhow::{Context, Result, ensure};
+use adsum_tests::{Node, TestDir, eventually};
+use anyhow::{Context, Result, bail, ensure};
+use futures::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Empty};
 use hyper::{Request, body::Bytes};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -15,6 +16,7 @@ use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
 };
+use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use crate::support::{LIMIT, closed, get, log, node, options};
 
@@ -70,6 +72,76 @@ async fn of_too_many_unfinished_connections_the_oldest_go() -> Result<()> {
     let mut byte = [0];
     let read = timeout(Duration::from_millis(200), youngest.read(&mut byte)).await;
     ensure!(read.is_err(), "the youngest was closed");
+    Ok(())
+}
+
+async fn websocket(node: &Node, query: &str) -> Result<WebSocketStream<TcpStream>> {
+    let stream = TcpStream::connect(node.public()).await?;
+    let url = format!("ws://{}/v1/ws{query}", node.public());
+    Ok(tokio_tungstenite::client_async(url, stream).await?.0)
+}
+
+#[tokio::test]
+async fn of_too_many_that_never_say_hello_the_oldest_go() -> Result<()> {
+    let options = options()
+        .with("LIMITS__CONNECTIONS_PER_NODE", 10)
+        .with("TIMES__HELLO_MS", 60_000);
+    let (node, _folder) = node(&options).await?;
+    let mut silent = Vec::new();
+    for _ in 0..30 {
+        silent.push(websocket(&node, "").await?);
+    }
+    for socket in &mut silent[..20] {
+        let told = timeout(LIMIT, socket.next()).await?.context("no word")??;
+        let told = told.to_text()?;
+        ensure!(told.contains("too_many_connections"), "{told}");
+        let closed = timeout(LIMIT, socket.next()).await?.context("no close")??;
+        let Message::Close(Some(close)) = closed else {
+            bail!("{closed:?}");
+        };
+        ensure!(u16::from(close.code) == 4429, "{close:?}");
+    }
+    // Whoever says hello comes in, and stays when others don't.
+    let mut client = websocket(&node, "").await?;
+    let hello = r#"{"type":"hello","token":"dev:demo:ann"}"#;
+    client.send(Message::text(hello)).await?;
+    let welcome = timeout(LIMIT, client.next()).await?.context("no word")??;
+    ensure!(welcome.to_text()?.contains("welcome"), "{welcome:?}");
+    for _ in 0..20 {
+        silent.push(websocket(&node, "").await?);
+    }
+    client
+        .send(Message::text(r#"{"type":"heartbeat","ref":"1"}"#))
+        .await?;
+    let answer = timeout(LIMIT, client.next()).await?.context("no word")??;
+    ensure!(answer.to_text()?.contains("ack"), "{answer:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_logs_everything_still_logs_no_token() -> Result<()> {
+    let (node, folder) = node(&options().with("LOG__FILTER", "trace")).await?;
+    for (query, hello) in [
+        ("", r#"{"type":"hello","token":"hush-1"}"#),
+        ("?token=hush-2", r#"{"type":"hello"}"#),
+    ] {
+        let mut socket = websocket(&node, query).await?;
+        socket.send(Message::text(hello)).await?;
+        let told = timeout(LIMIT, socket.next()).await?.context("no word")??;
+        ensure!(told.to_text()?.contains("unauthorized"), "{told:?}");
+    }
+    let io = TokioIo::new(TcpStream::connect(node.public()).await?);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await?;
+    tokio::spawn(connection);
+    let page = format!("http://{}/v1/users/ann", node.public());
+    let request = Request::get(page).header("Authorization", "Bearer hush-3");
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
+    ensure!(answer.await?.status() == 401, "let in");
+    let logged = log(&folder);
+    ensure!(logged.contains("TRACE"), "{logged}");
+    let told = logged.lines().find(|line| line.contains("hush"));
+    ensure!(told.is_none(), "{told:?}");
     Ok(())
 }
 

@@ -21,6 +21,8 @@ mod tests;
 
 use std::{net::IpAddr, sync::Arc};
 
+use axum::http::{HeaderMap, HeaderValue, header};
+
 pub use config::{Alg, AuthConfig, KeyConfig};
 pub use error::{AuthError, KeyError};
 pub use identity::{Changes, Identity, Role};
@@ -122,11 +124,21 @@ impl Authenticator {
     }
 }
 
-/// The token of an `Authorization` header.
+/// The token of a head.
 ///
 /// # Errors
-/// When there is none, or it is of another scheme.
-pub fn bearer(header: Option<&str>) -> Result<&str, AuthError> {
+/// When there is none, or one of another scheme, or two: each could be meant.
+pub fn token_of(headers: &HeaderMap) -> Result<&str, AuthError> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let first = all.next().map(HeaderValue::to_str);
+    if all.next().is_some() {
+        return Err(AuthError::Malformed("the header comes twice"));
+    }
+    let garbled = |_| AuthError::Malformed("the header is not plain text");
+    bearer(first.transpose().map_err(garbled)?)
+}
+
+fn bearer(header: Option<&str>) -> Result<&str, AuthError> {
     let header = header.ok_or(AuthError::Missing)?.trim();
     let (scheme, token) = header.split_once(' ').unwrap_or((header, ""));
     if !scheme.eq_ignore_ascii_case("bearer") {

@@ -263,7 +263,12 @@ impl Client {
 
     /// The same, in answer to a frame.
     pub(super) fn hear_of(&mut self, r#ref: Option<Ref>, word: Word) -> Option<End> {
-        let session = self.session.as_mut()?;
+        let Some(session) = self.session.as_mut() else {
+            let message = "too many connections: this one had not said hello yet";
+            let error = EdgeError::new(Code::TooManyConnections, message);
+            let away = matches!(word, Word::Away);
+            return away.then(|| self.refuse(r#ref, &error)).flatten();
+        };
         let error = match word {
             Word::Recorded { session: kept, .. } => {
                 let done = session.acks.recorded(&kept.state);

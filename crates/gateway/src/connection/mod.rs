@@ -2,12 +2,13 @@
 //! time, so that a client which does not read is still heard.
 //!
 //! `client` is the loop and its times, `hello` the way in, `frames` what each frame does,
-//! `acks` which answers wait for the store.
+//! `acks` which answers wait for the store, `strangers` those who have not said hello yet.
 
 mod acks;
 mod client;
 mod frames;
 pub(crate) mod hello;
+mod strangers;
 
 use std::{future::Future, net::IpAddr, sync::Arc, time::Duration};
 
@@ -20,6 +21,7 @@ use crate::{
     requests::Requests,
 };
 use client::{Client, End};
+pub(crate) use strangers::{Stranger, Strangers};
 
 /// What a last frame and a goodbye may take to get through.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
@@ -85,13 +87,15 @@ pub(crate) struct Brought {
     pub(crate) token: Option<String>,
     /// A `traceparent`.
     pub(crate) trace: Option<String>,
+    /// Set when it is served.
+    pub(crate) stranger: Option<Stranger>,
 }
 
 /// Serves one client until it is gone.
 // Not an `async fn`: that would keep room for its arguments twice.
 pub(crate) fn run(
     requests: Requests,
-    door: Door,
+    mut door: Door,
     mut source: impl Source,
     mut sink: impl Sink,
 ) -> impl Future<Output = ()> + Send {
@@ -100,6 +104,9 @@ pub(crate) fn run(
     let counted = edge.connections().token();
     let shown = metrics().connections.of(door.transport).hold();
     let outbox = edge.outbox(door.encoding, sink.direct());
+    if let Some(brought) = &mut door.brought {
+        brought.stranger = Some(edge.stranger(&outbox));
+    }
     let mut client = Client::new(requests, door, Arc::clone(&outbox));
     async move {
         let _until_the_end = (&counted, &shown);

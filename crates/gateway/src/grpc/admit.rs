@@ -5,18 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use adsum_proto::client::Code;
 use axum::{
     extract::{ConnectInfo, Request, State},
-    http::{Extensions, HeaderValue, header::AUTHORIZATION},
+    http::{Extensions, HeaderValue},
     middleware::Next,
     response::Response,
 };
 use tonic::transport::server::TcpConnectInfo;
 
 use super::{SERVICE, answer::status};
-use crate::{
-    Caller, EdgeError,
-    auth::{AuthError, bearer},
-    requests::Requests,
-};
+use crate::{Caller, EdgeError, auth::token_of, requests::Requests};
 
 /// `OUT_OF_RANGE`, as it is spelled in a head.
 const OUT_OF_RANGE: &[u8] = b"11";
@@ -47,14 +43,8 @@ fn asks(path: &str) -> bool {
 }
 
 fn caller(requests: &Requests, request: &Request) -> Result<Caller, EdgeError> {
-    let header = request.headers().get(AUTHORIZATION);
-    let text = header.map(|value| value.to_str());
-    let text = text.transpose().map_err(|_| garbled())?;
-    requests.admit(Some(bearer(text)?), peer(request.extensions()))
-}
-
-const fn garbled() -> AuthError {
-    AuthError::Malformed("the header is not plain text")
+    let token = token_of(request.headers())?;
+    requests.admit(Some(token), peer(request.extensions()))
 }
 
 /// The other end: of the port that all doors share, or of a server of tonic's own.

@@ -16,7 +16,7 @@ use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataValue}
 use super::{answer::status, body};
 use crate::{
     Caller,
-    auth::bearer,
+    auth::token_of,
     connection::{self, Brought, Door, Received, Sink, Source},
     observer::{Observer, Told},
     outbox::Writes,
@@ -37,12 +37,13 @@ pub(crate) fn connect(
     request: Request<Streaming<RawFrame>>,
 ) -> Result<Response<Frames>, Status> {
     requests.edge().open().map_err(|error| status(&error))?;
-    let token = request.metadata().get("authorization");
-    let token = token.and_then(|value| value.to_str().ok());
     let trace = request.metadata().get("traceparent");
     let brought = Brought {
-        token: token.and_then(|token| bearer(Some(token)).ok().map(str::to_owned)),
+        token: token_of(request.metadata().as_ref())
+            .ok()
+            .map(str::to_owned),
         trace: trace.and_then(|value| value.to_str().ok().map(str::to_owned)),
+        stranger: None,
     };
     let door = Door {
         peer,

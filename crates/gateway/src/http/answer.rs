@@ -23,7 +23,7 @@ pub(crate) struct HttpError {
 
 impl HttpError {
     /// For what HTTP has a status of its own and the protocol has none.
-    pub(super) const fn with(status: StatusCode, error: EdgeError) -> Self {
+    pub(crate) const fn with(status: StatusCode, error: EdgeError) -> Self {
         Self { status, error }
     }
 }

@@ -6,14 +6,14 @@ use adsum_core::{DeviceId, IdError, RoomId, UserId};
 use adsum_proto::client::Fault;
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Path, Query},
-    http::{Extensions, HeaderMap, header, request::Parts},
+    http::{Extensions, HeaderMap, request::Parts},
 };
 use serde::de::DeserializeOwned;
 
 use super::HttpError;
 use crate::{
     Caller,
-    auth::{AuthError, bearer},
+    auth::token_of,
     requests::{PageToken, Requests},
 };
 
@@ -25,28 +25,20 @@ impl FromRequestParts<Requests> for Admitted {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, state: &Requests) -> Result<Self, HttpError> {
-        let header = parts.headers.get(header::AUTHORIZATION);
-        let text = header.map(|value| value.to_str());
-        let text = text.transpose().map_err(|_| garbled())?;
-        let token = bearer(text)?;
+        let token = token_of(&parts.headers)?;
         Ok(Self(state.admit(Some(token), peer(&parts.extensions))?))
     }
 }
 
 /// The token of the head, for doors where it may come in another way instead.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
-    let header = headers.get(header::AUTHORIZATION)?;
-    bearer(header.to_str().ok()).ok()
+    token_of(headers).ok()
 }
 
 /// The trace that the head names.
 pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
     let header = headers.get("traceparent")?;
     header.to_str().ok().map(str::to_owned)
-}
-
-const fn garbled() -> AuthError {
-    AuthError::Malformed("the header is not plain text")
 }
 
 /// The other end of the connection; one that is not known is nobody's machine.

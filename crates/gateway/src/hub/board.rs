@@ -37,6 +37,8 @@ struct Group {
     count: Option<u64>,
     /// What was told last of whether all of the cluster can be heard.
     stale: bool,
+    /// What was told last is whole: nothing of it was pending when the last part came.
+    complete: bool,
     /// Shared by all who see just what everybody may see, until something is told.
     state: Option<Arc<TopicState>>,
 }
@@ -116,7 +118,7 @@ impl Board {
         let (count, stale) = (self.count(), self.stale);
         let group = &mut self.groups[slot(mode)];
         if group.watchers == 0 {
-            (group.count, group.stale) = (count, stale);
+            (group.count, group.stale, group.complete) = (count, stale, self.complete);
         }
         group.watchers += 1;
     }
@@ -136,10 +138,15 @@ impl Board {
         !group.pending.is_empty() || (group.watchers > 0 && other)
     }
 
+    /// Whether every part is there. What a group was told is whole only once it was told all that
+    /// came before.
     pub(super) fn set_complete(&mut self, complete: bool) {
-        if self.complete != complete {
-            self.complete = complete;
-            self.groups.iter_mut().for_each(|g| g.state = None);
+        self.complete = complete;
+        for group in &mut self.groups {
+            let whole = complete && (group.complete || group.pending.is_empty());
+            if group.complete != whole {
+                (group.complete, group.state) = (whole, None);
+            }
         }
     }
 
@@ -298,7 +305,7 @@ impl Board {
         };
         let state = Arc::new(TopicState::new(
             mode,
-            self.complete,
+            group.complete,
             members,
             told,
             group.stale,
@@ -313,7 +320,7 @@ impl Board {
         let group = &mut self.groups[slot(mode)];
         let counted = group.count != count;
         let stale = (group.stale != self.stale).then_some(self.stale);
-        (group.count, group.stale) = (count, self.stale);
+        (group.count, group.stale, group.complete) = (count, self.stale, self.complete);
         group.state = None;
         let pending = std::mem::take(&mut group.pending);
         let (mut public, mut private) = (Vec::new(), Vec::new());

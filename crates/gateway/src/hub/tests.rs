@@ -332,6 +332,34 @@ fn who_hides_neither_counts_nor_lifts_the_ladder() {
 }
 
 #[test]
+fn a_state_is_complete_once_its_group_was_told_every_part() {
+    let stranger = Sight {
+        user: None,
+        all: false,
+    };
+    let mut board = Board::new(config(), true);
+    crowd(&mut board, 0..3);
+    board.enter(Mode::Members);
+    crowd(&mut board, 3..5);
+    board.set_complete(true);
+    // The last part is there, but this group has not been told of it yet.
+    let (state, _) = board.state(Mode::Members, &stranger, &|_, _| None);
+    assert_eq!((state.complete, state.members.len()), (false, 3));
+    // A group that begins now is told everything at once.
+    board.enter(Mode::Interval);
+    let (state, _) = board.state(Mode::Interval, &stranger, &|_, _| None);
+    assert_eq!((state.complete, state.members.len()), (true, 5));
+    board.flush(Mode::Members, 0);
+    let (state, _) = board.state(Mode::Members, &stranger, &|_, _| None);
+    assert_eq!((state.complete, state.members.len()), (true, 5));
+    // What changes from now on makes nothing incomplete.
+    crowd(&mut board, 5..6);
+    board.set_complete(true);
+    let (state, _) = board.state(Mode::Members, &stranger, &|_, _| None);
+    assert_eq!((state.complete, state.members.len()), (true, 5));
+}
+
+#[test]
 fn a_state_is_known_by_its_digest() {
     let mut board = Board::new(config(), true);
     board.set_complete(true);

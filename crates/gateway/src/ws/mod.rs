@@ -5,12 +5,12 @@ mod socket;
 
 use std::net::SocketAddr;
 
-use adsum_proto::client::Encoding;
+use adsum_proto::client::{Encoding, Fault};
 use adsum_telemetry::metrics::Transport;
 use axum::{
     Router,
     body::Body,
-    extract::{ConnectInfo, Query, Request, State},
+    extract::{ConnectInfo, Query, Request, State, rejection::QueryRejection},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
@@ -41,28 +41,25 @@ struct Handshake {
 async fn upgrade(
     State(requests): State<Requests>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Query(handshake): Query<Handshake>,
+    query: Result<Query<Handshake>, QueryRejection>,
     mut request: Request,
-) -> Response {
-    if let Err(away) = requests.edge().open() {
-        return HttpError::from(away).into_response();
-    }
-    let mut response = match create_response_with_body(&request, Body::empty) {
-        Ok(response) => response,
-        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
-    };
+) -> Result<Response, HttpError> {
+    requests.edge().open()?;
+    let Query(handshake) = query.map_err(|error| Fault::Malformed(error.body_text()))?;
+    let mut response = create_response_with_body(&request, Body::empty)
+        .map_err(|error| Fault::Malformed(error.to_string()))?;
     let Some(upgrading) = request.extensions_mut().remove::<OnUpgrade>() else {
-        let message = "this connection can't become a WebSocket\n";
-        return (StatusCode::UPGRADE_REQUIRED, message).into_response();
+        return Ok(no_upgrade());
     };
     let headers = request.headers();
-    let Some(encoding) = chosen(headers, response.headers_mut()) else {
-        let known = "the subprotocol must be adsum.v1.json or adsum.v1.proto\n";
-        return (StatusCode::BAD_REQUEST, known).into_response();
-    };
+    let encoding = chosen(headers, response.headers_mut()).ok_or_else(|| {
+        let known = "the subprotocol must be adsum.v1.json or adsum.v1.proto";
+        Fault::Malformed(known.to_owned())
+    })?;
     let brought = Brought {
         token: token(headers).map(str::to_owned).or(handshake.token),
         trace: traceparent(headers),
+        stranger: None,
     };
     let door = Door {
         peer: peer.ip(),
@@ -79,7 +76,14 @@ async fn upgrade(
             tokio::spawn(connection::run(requests, door, source, sink));
         }
     });
-    response
+    Ok(response)
+}
+
+/// HTTP wants to know what else could be spoken.
+fn no_upgrade() -> Response {
+    let fault = Fault::Malformed("this connection can't become a WebSocket".to_owned());
+    let error = HttpError::with(StatusCode::UPGRADE_REQUIRED, fault.into());
+    ([(header::UPGRADE, "websocket")], error).into_response()
 }
 
 /// What is spoken: the first of the client's that is known, and told so in the answer. Who names

@@ -171,6 +171,16 @@ impl RedisCluster {
         Ok(())
     }
 
+    /// Changes a setting of every node.
+    pub async fn configure(&self, name: &str, value: &str) -> Result<()> {
+        for node in &self.nodes {
+            node.query::<()>(cmd("CONFIG").arg("SET").arg(name).arg(value))
+                .await
+                .with_context(|| format!("Redis does not take {name} {value}"))?;
+        }
+        Ok(())
+    }
+
     /// The processor time that the masters have used since they started.
     pub async fn cpu_seconds(&self) -> Result<f64> {
         let mut sum = 0.0;

@@ -104,6 +104,13 @@ fn auth_takes_bearer_headers() {
     assert_eq!(bearer(Some("Bearer ")).unwrap_err().code(), "token_missing");
     let basic = bearer(Some("Basic abc")).unwrap_err();
     assert_eq!(basic.code(), "token_malformed");
+    let mut head = HeaderMap::new();
+    assert_eq!(token_of(&head).unwrap_err().code(), "token_missing");
+    let named = |token| HeaderValue::from_static(token);
+    head.append(header::AUTHORIZATION, named("Bearer abc"));
+    assert_eq!(token_of(&head), Ok("abc"));
+    head.append(header::AUTHORIZATION, named("Bearer xyz"));
+    assert_eq!(token_of(&head).unwrap_err().code(), "token_malformed");
 }
 
 #[test]
