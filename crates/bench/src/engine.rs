@@ -18,6 +18,7 @@ use slab::Slab;
 
 use crate::{
     args::Spoken,
+    arrival,
     speech::{Heard, Hello, Line, Speech},
     wire,
 };
@@ -40,6 +41,8 @@ pub(crate) type Id = usize;
 pub(crate) trait Actor {
     /// The session stands.
     fn opened(&mut self, _id: Id, _took: Duration) {}
+    /// What is told next was here by then, whenever it was read.
+    fn arrived(&mut self, _at: Instant) {}
     /// A line of a diff.
     fn line(&mut self, _id: Id, _line: Line<'_>, _now: Instant) {}
     /// Any other frame; also a diff, after its lines.
@@ -76,6 +79,8 @@ pub(crate) struct Engine {
     clients: Slab<Client>,
     buffer: Vec<u8>,
     waiting: Waiting,
+    /// Whether the system notes when something arrives.
+    notes_arrivals: bool,
     /// When which client beats next.
     beats: BTreeMap<(Instant, Id), ()>,
     /// How many were opened.
@@ -91,6 +96,7 @@ impl Engine {
             clients: Slab::new(),
             buffer: vec![0; BUFFER],
             waiting,
+            notes_arrivals: false,
             beats: BTreeMap::new(),
             dialed: 0,
         })
@@ -104,10 +110,18 @@ impl Engine {
         self.waiting = waiting;
     }
 
+    /// Tells the actor when something arrived, for clients that are opened from now on.
+    pub(crate) fn note_arrivals(&mut self) {
+        self.notes_arrivals = true;
+    }
+
     /// Connects and says hello; what becomes of it is told.
     pub(crate) fn open(&mut self, server: SocketAddr, token: &str, hello: &Hello) -> Result<Id> {
         let stream = dial(server, self.dialed).with_context(|| format!("connect to {server}"))?;
         self.dialed = self.dialed.wrapping_add(1);
+        if self.notes_arrivals {
+            arrival::note(&stream)?;
+        }
         let entry = self.clients.vacant_entry();
         let id = entry.key();
         let client = entry.insert(Client {
@@ -223,10 +237,17 @@ impl Engine {
             let Some(client) = self.clients.get_mut(id) else {
                 return;
             };
-            match client.stream.read(&mut self.buffer) {
-                Ok(0) => return self.lost(id, "the server hung up".into(), actor),
-                Ok(count) => {
+            let read = match self.notes_arrivals {
+                true => arrival::read(&client.stream, &mut self.buffer),
+                false => client.stream.read(&mut self.buffer).map(|n| (n, None)),
+            };
+            match read {
+                Ok((0, _)) => return self.lost(id, "the server hung up".into(), actor),
+                Ok((count, arrived)) => {
                     let now = Instant::now();
+                    if let Some(at) = arrived {
+                        actor.arrived(at);
+                    }
                     let read = client.read(&self.buffer[..count], now, self.speech, |event| {
                         act(id, event, now, actor, &mut self.beats);
                     });

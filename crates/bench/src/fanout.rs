@@ -107,7 +107,11 @@ pub(crate) struct FanoutResult {
     pub(crate) cpu_us_per_diff: f64,
     cpu_us_per_frame: f64,
     pub(crate) redis_cpu_us_per_change: f64,
+    /// Until a member has read it.
     latency_ms: Spread,
+    /// Until the system had it for the member, in an open loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arrival_ms: Option<Spread>,
     /// To the last member.
     last_ms: Spread,
     /// Cores that the generator took, and that nobody of us did.
@@ -212,6 +216,10 @@ impl<'a> Crowd<'a> {
             measured: Duration::ZERO,
             spent: Spent::default(),
         };
+        // In a closed loop it is not time that is measured, and this takes some.
+        if load.rate.is_some() {
+            crowd.engine.note_arrivals();
+        }
         fill(stage, load, &mut crowd.engine, &mut crowd.fan)?;
         Ok(crowd)
     }
@@ -310,6 +318,7 @@ impl<'a> Crowd<'a> {
             cpu_us_per_frame: spent.service * 1e6 / frames,
             redis_cpu_us_per_change: spent.redis * 1e6 / counted.changes.max(1) as f64,
             latency_ms: fan.latency.spread(),
+            arrival_ms: (fan.arrival.count() > 0).then(|| fan.arrival.spread()),
             last_ms: fan.last.spread(),
             generator_cpu: spent.generator / took,
             foreign_cpu: spent.foreign / took,

@@ -8,6 +8,7 @@
 //!   `storm`, `telemetry`, `raw`.
 
 mod args;
+mod arrival;
 mod connect;
 mod engine;
 mod fanout;

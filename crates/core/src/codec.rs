@@ -521,6 +521,25 @@ fn write_marker(w: &mut Writer, event: u64) {
 /// When the bytes are none.
 pub fn decode_change(bytes: &[u8]) -> Result<Change> {
     let mut r = Reader(bytes);
+    let change = read_change(&mut r)?;
+    r.end()?;
+    Ok(change)
+}
+
+/// Reads changes one behind another, at least one, as they are pushed.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn decode_changes(bytes: &[u8]) -> Result<Vec<Change>> {
+    let mut r = Reader(bytes);
+    let mut changes = vec![read_change(&mut r)?];
+    while !r.0.is_empty() {
+        changes.push(read_change(&mut r)?);
+    }
+    Ok(changes)
+}
+
+fn read_change(r: &mut Reader<'_>) -> Result<Change> {
     let more = r.fixed(12)?;
     r.format()?;
     let version = Version::new(r.uint()?, r.uint()?);
@@ -529,20 +548,19 @@ pub fn decode_change(bytes: &[u8]) -> Result<Change> {
     let reason = Reason::from_code(r.uint()?).ok_or(CodecError::Malformed("reason"))?;
     let owner = r.bytes()?;
     let device = r.text()?;
-    let rooms_before = read_names(&mut r)?;
+    let rooms_before = read_names(r)?;
     let after = if r.absent() {
         None
     } else {
-        Some(read_session(&mut r)?)
+        Some(read_session(r)?)
     };
     let prefs = if r.absent() {
         Prefs::default()
     } else {
-        read_prefs(&mut r)?
+        read_prefs(r)?
     };
     let origin = decode_origin(r.text()?)?;
     r.skip(more)?;
-    r.end()?;
     let event = match event {
         EVENT_EPOCH => Event::Epoch,
         EVENT_SETTLED => Event::Settled,

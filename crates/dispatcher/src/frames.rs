@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use adsum_core::{Item, SessionKey, TopicState, UserId, UserKey, Version, store::Shard};
+use adsum_core::{Item, TopicState, UserId, UserKey, Version, store::Shard};
 use adsum_proto::{
-    TopicKey,
+    Check, TopicKey, check_to,
     feed::{self, DispatcherFrame, frame::Body},
     item_to, state_to, topic_to, version_to,
 };
@@ -104,19 +104,13 @@ pub(crate) fn parts(shard: Shard, parts: &Parts) -> Vec<feed::Frame> {
     parts.parts.iter().flat_map(frames).collect()
 }
 
-pub(crate) fn checks(sessions: &[(Shard, SessionKey)]) -> Vec<feed::Frame> {
+pub(crate) fn checks(checks: &[(Shard, Check)]) -> Vec<feed::Frame> {
     let at = Mark {
         version: Version::ZERO,
         settling: false,
     };
-    let frames = sessions.iter().map(|(shard, session)| {
-        let check = feed::Check {
-            tenant: session.owner.tenant.to_string(),
-            user: session.owner.user.to_string(),
-            device: session.device.to_string(),
-        };
-        frame(*shard, at, Body::Check(check))
-    });
+    let frames = checks.iter();
+    let frames = frames.map(|(shard, check)| frame(*shard, at, Body::Check(check_to(check))));
     frames.collect()
 }
 

@@ -10,12 +10,12 @@ use std::{
 };
 
 use adsum_core::{
-    SessionKey, Topic, UserKey, Version,
+    Topic, UserKey, Version,
     plant::{Plant, planted},
     ring::ShardRing,
     store::Shard,
 };
-use adsum_proto::TopicKey;
+use adsum_proto::{Check, TopicKey};
 use adsum_telemetry::metrics::metrics;
 use tokio::sync::Notify;
 
@@ -26,7 +26,7 @@ const BATCH: usize = 2000;
 /// Topics whose parts are asked for at a time: what one gateway holds in memory, at most.
 const PARTS: usize = 32;
 
-/// Closed sessions that wait to be told.
+/// Sessions with a change of this kind that wait to be told.
 const CHECKS: usize = 1000;
 
 /// How far a shard was sent.
@@ -47,8 +47,8 @@ pub enum Next {
     Batch(States, Marks),
     /// Ask this shard for parts of these topics, and say when they are sent.
     Parts(Shard, Vec<TopicKey>),
-    /// Sessions that a service has closed.
-    Checks(Vec<(Shard, SessionKey)>),
+    /// Sessions that were changed without their gateway.
+    Checks(Vec<(Shard, Check)>),
     /// Nothing now.
     Idle,
 }
@@ -59,7 +59,7 @@ struct Queue {
     taken: BTreeSet<Shard>,
     states: VecDeque<(Shard, Arc<Routed>)>,
     marks: BTreeMap<Shard, Mark>,
-    checks: Vec<(Shard, SessionKey)>,
+    checks: Vec<(Shard, Check)>,
     parts: BTreeMap<Shard, VecDeque<TopicKey>>,
     /// Shards whose every topic is being sent whole: no mark until that is done, since a mark
     /// says that nothing before it is missing.
@@ -270,10 +270,10 @@ impl Outlet {
 
     /// Whoever has this session is to look at it again. Past a bound it is not told: the gateway's
     /// renewals will notice what was closed.
-    pub fn check(&self, shard: Shard, session: &SessionKey) {
+    pub fn check(&self, shard: Shard, check: &Check) {
         let mut queue = self.queue();
         if queue.checks.len() < CHECKS && !self.closed() {
-            queue.checks.push((shard, session.clone()));
+            queue.checks.push((shard, check.clone()));
             drop(queue);
             self.wake.notify_one();
         }
@@ -409,7 +409,7 @@ mod tests {
         loop {
             match outlet.next() {
                 Next::Idle => return sent,
-                Next::Checks(sessions) => sent.push(format!("K{}", sessions.len())),
+                Next::Checks(checks) => sent.push(format!("K{}", checks.len())),
                 Next::Batch(states, marks) => {
                     sent.extend(
                         states

@@ -177,8 +177,8 @@ impl ShardTask {
         let before = self.tail.view().map(View::version);
         match changes.and_then(|changes| self.tail.push(&changes)) {
             Some(states) => {
-                self.route(&states);
                 self.tell_checks();
+                self.route(&states);
             }
             None => return self.look().await,
         }
@@ -211,6 +211,7 @@ impl ShardTask {
             self.agreed = self.looked;
         }
         self.report(!self.doubt);
+        self.tell_checks();
         match news {
             Ok(News::Current(states)) => {
                 self.route(&states);
@@ -228,13 +229,14 @@ impl ShardTask {
             Ok(News::Behind) => {}
             Err(error) => tracing::debug!(shard = self.shard, %error, "shard can't be read now"),
         }
-        self.tell_checks();
     }
 
+    /// Goes before what watchers are told: what they see of a user is then carried through a loss
+    /// by the gateway that tells them, if it has the user.
     fn tell_checks(&mut self) {
-        for session in self.tail.checks() {
+        for check in self.tail.checks() {
             let outlets = self.takers.values();
-            outlets.for_each(|outlet| outlet.check(self.shard, &session));
+            outlets.for_each(|outlet| outlet.check(self.shard, &check));
         }
     }
 

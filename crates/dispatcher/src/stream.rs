@@ -119,7 +119,7 @@ impl Stream {
                         }
                         frames::states(&states, &marks)
                     }
-                    Next::Checks(sessions) => frames::checks(&sessions),
+                    Next::Checks(checks) => frames::checks(&checks),
                     Next::Parts(shard, topics) => {
                         asked.push(self.ask(shard, topics));
                         continue;

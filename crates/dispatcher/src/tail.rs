@@ -8,6 +8,7 @@ use adsum_core::{
     store::{Position, Result, Shard, Store},
 };
 
+use adsum_proto::Check;
 use adsum_telemetry::metrics::metrics;
 
 use crate::{clock::wall_us, traces::Traces};
@@ -53,7 +54,7 @@ pub struct Tail {
     /// of pushes took before it met a hole or an error must not be forgotten.
     fresh: Fresh,
     /// Sessions whose gateways have to look at them, still to be told.
-    checks: Vec<SessionKey>,
+    checks: Vec<Check>,
     pub(crate) traces: Traces,
     /// Changes that the last look found in the log and that were not in the view.
     pub(crate) lag: u64,
@@ -85,8 +86,8 @@ impl Tail {
         self.view.as_ref()
     }
 
-    /// Sessions that their gateways have to look at, since the last time this was asked.
-    pub fn checks(&mut self) -> Vec<SessionKey> {
+    /// What gateways have to be told of their sessions, since the last time this was asked.
+    pub fn checks(&mut self) -> Vec<Check> {
         std::mem::take(&mut self.checks)
     }
 
@@ -277,17 +278,24 @@ impl Tail {
 
 /// Sessions that were changed without their gateway: closed by a service, or their user prefers
 /// something else, which the gateway has to carry through a loss.
-fn checks(view: &View, change: &Change) -> Vec<SessionKey> {
+fn checks(view: &View, change: &Change) -> Vec<Check> {
     match &change.event {
         Event::Session {
             owner,
             device,
             reason: Some(Reason::Kicked),
             ..
-        } => vec![SessionKey::new(owner.clone(), device.clone())],
-        Event::Prefs { owner, .. } => {
+        } => vec![Check {
+            session: SessionKey::new(owner.clone(), device.clone()),
+            prefs: None,
+        }],
+        Event::Prefs { owner, prefs } => {
             let devices = view.devices(owner).cloned();
-            devices.map(|d| SessionKey::new(owner.clone(), d)).collect()
+            let check = |device| Check {
+                session: SessionKey::new(owner.clone(), device),
+                prefs: Some(*prefs),
+            };
+            devices.map(check).collect()
         }
         _ => Vec::new(),
     }

@@ -12,7 +12,10 @@ use std::{
 };
 
 use adsum_core::{Conn, IdError, NodeId, RoomId, SessionKey, Topic, hold::Word, store::Store};
-use adsum_proto::client::{Encoding, frame::ServerBody};
+use adsum_proto::{
+    Check,
+    client::{Encoding, frame::ServerBody},
+};
 use adsum_telemetry::metrics::metrics;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -143,7 +146,7 @@ struct Inner {
     hub: Hub,
     registry: Arc<Registry>,
     counters: Arc<Counters>,
-    strangers: Arc<Strangers>,
+    strangers: Strangers,
     outbox_bounds: Arc<Bounds>,
     draining: CancellationToken,
     /// Clients that are served; a drain waits for them.
@@ -180,9 +183,16 @@ impl Edge {
             &tell,
             tasks,
         )?;
-        let checks = holder.clone();
-        // If the shard is too busy to be asked, the next renewals will notice.
-        let check = move |session| checks.check(session).unwrap_or_default();
+        let checked = holder.clone();
+        let check = move |Check { session, prefs }| {
+            let asked = match prefs {
+                Some(prefs) => checked.prefer(session, prefs),
+                None => checked.check(session),
+            };
+            // If the shard is too busy: the next renewals notice a close, and a setting is known
+            // again with the next open.
+            asked.unwrap_or_default();
+        };
         parts.feed.on_check(Arc::new(check));
         let hub = Hub::new(parts.feed.clone(), config.hub, tasks.clone());
         let outbox_bounds = Bounds {
@@ -197,7 +207,7 @@ impl Edge {
             hub,
             registry,
             counters: Arc::default(),
-            strangers: Arc::default(),
+            strangers: Strangers::default(),
             outbox_bounds: Arc::new(outbox_bounds),
             draining: CancellationToken::new(),
             connections: TaskTracker::new(),

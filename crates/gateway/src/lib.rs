@@ -20,6 +20,7 @@ pub mod limits;
 pub mod listen;
 mod observer;
 mod outbox;
+mod places;
 mod registry;
 mod requests;
 mod settings;

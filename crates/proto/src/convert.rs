@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use adsum_core::{
-    IdError, Invalid, Item, Kind, Meta, Origin, Presence, Reason, RoomId, Status, TenantId, Topic,
-    TopicState, UserId, Version, Visibility,
+    DeviceId, IdError, Invalid, Item, Kind, Manual, Meta, Origin, Prefs, Presence, Reason, RoomId,
+    SessionKey, Status, TenantId, Topic, TopicState, UserId, UserKey, Version, Versioned,
+    Visibility,
 };
 
 use crate::feed;
@@ -92,26 +93,47 @@ const STATUSES: [(Status, feed::Status); 6] = [
     (Status::Offline, feed::Status::Offline),
 ];
 
+fn status_to(status: Status) -> feed::Status {
+    let known = STATUSES.iter().find(|(s, _)| *s == status);
+    known.map_or(feed::Status::Unspecified, |(_, to)| *to)
+}
+
+fn status_from(number: i32) -> Result<Status> {
+    let known = STATUSES.iter().find(|(_, to)| i32::from(*to) == number);
+    known
+        .map(|(status, _)| *status)
+        .ok_or(Malformed::Unknown("status"))
+}
+
+const fn visibility_to(visibility: Visibility) -> feed::Visibility {
+    match visibility {
+        Visibility::Everyone => feed::Visibility::Everyone,
+        Visibility::Contacts => feed::Visibility::Contacts,
+        Visibility::Nobody => feed::Visibility::Nobody,
+    }
+}
+
+/// One that is not known is refused, never widened.
+fn visibility_from(number: i32) -> Result<Visibility> {
+    match feed::Visibility::try_from(number) {
+        Ok(feed::Visibility::Everyone) => Ok(Visibility::Everyone),
+        Ok(feed::Visibility::Contacts) => Ok(Visibility::Contacts),
+        Ok(feed::Visibility::Nobody) => Ok(Visibility::Nobody),
+        Err(_) => Err(Malformed::Unknown("visibility")),
+    }
+}
+
 /// Writes a person in a topic.
 #[must_use]
 pub fn item_to(item: &Item) -> feed::Item {
-    let status = STATUSES
-        .iter()
-        .find(|(s, _)| *s == item.status)
-        .map(|(_, to)| *to);
     feed::Item {
         user: item.user.to_string(),
-        status: status.unwrap_or(feed::Status::Unspecified).into(),
+        status: status_to(item.status).into(),
         devices: item.devices.iter().map(|k| k.as_str().to_owned()).collect(),
         meta: item.meta.as_ref().map(|m| m.as_str().to_owned()),
         since: item.since,
         v: Some(version_to(item.v)),
-        visibility: match item.visibility {
-            Visibility::Everyone => feed::Visibility::Everyone,
-            Visibility::Contacts => feed::Visibility::Contacts,
-            Visibility::Nobody => feed::Visibility::Nobody,
-        }
-        .into(),
+        visibility: visibility_to(item.visibility).into(),
         contacts: item.contacts,
         frozen_at: item.frozen_at,
     }
@@ -122,29 +144,18 @@ pub fn item_to(item: &Item) -> feed::Item {
 /// # Errors
 /// When a field is missing or means nothing. An unknown visibility is refused, never widened.
 pub fn item_from(item: feed::Item) -> Result<Arc<Item>> {
-    let status = STATUSES
-        .iter()
-        .find(|(_, to)| i32::from(*to) == item.status);
-    let visibility = match feed::Visibility::try_from(item.visibility) {
-        Ok(feed::Visibility::Everyone) => Visibility::Everyone,
-        Ok(feed::Visibility::Contacts) => Visibility::Contacts,
-        Ok(feed::Visibility::Nobody) => Visibility::Nobody,
-        Err(_) => return Err(Malformed::Unknown("visibility")),
-    };
     let devices = item.devices.into_iter().map(Kind::new);
     let mut devices = devices.collect::<std::result::Result<Vec<_>, _>>()?;
     // It may have taken over the room of what was decoded.
     devices.shrink_to_fit();
     Ok(Arc::new(Item {
         user: UserId::new(item.user)?,
-        status: status
-            .map(|(s, _)| *s)
-            .ok_or(Malformed::Unknown("status"))?,
+        status: status_from(item.status)?,
         devices,
         meta: item.meta.map(Meta::trusted),
         since: item.since,
         v: version(item.v.as_ref())?,
-        visibility,
+        visibility: visibility_from(item.visibility)?,
         contacts: item.contacts,
         frozen_at: item.frozen_at,
     }))
@@ -211,4 +222,121 @@ pub fn state_from(state: feed::State) -> Result<TopicState> {
         version,
         origin,
     })
+}
+
+/// A session that was changed without its gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Which one.
+    pub session: SessionKey,
+    /// What its user prefers now, without the list of contacts; `None`: it may be closed.
+    pub prefs: Option<Prefs>,
+}
+
+/// Writes a check.
+#[must_use]
+pub fn check_to(check: &Check) -> feed::Check {
+    let prefs = check.prefs.map(|prefs| feed::Prefs {
+        status: prefs
+            .status
+            .value
+            .map_or(feed::Status::Unspecified, |manual| status_to(manual.into()))
+            .into(),
+        status_version: prefs.status.version,
+        visibility: visibility_to(prefs.visibility.value).into(),
+        visibility_version: prefs.visibility.version,
+        frozen_at: prefs.frozen_at,
+    });
+    let SessionKey { owner, device } = &check.session;
+    feed::Check {
+        tenant: owner.tenant.to_string(),
+        user: owner.user.to_string(),
+        device: device.to_string(),
+        prefs,
+    }
+}
+
+/// Reads a check.
+///
+/// # Errors
+/// When a field means nothing.
+pub fn check_from(check: feed::Check) -> Result<Check> {
+    let owner = UserKey::new(TenantId::new(check.tenant)?, UserId::new(check.user)?);
+    Ok(Check {
+        session: SessionKey::new(owner, DeviceId::new(check.device)?),
+        prefs: check.prefs.as_ref().map(prefs_from).transpose()?,
+    })
+}
+
+fn prefs_from(prefs: &feed::Prefs) -> Result<Prefs> {
+    let manual = match feed::Status::try_from(prefs.status) {
+        Ok(feed::Status::Unspecified) => None,
+        Ok(feed::Status::Away) => Some(Manual::Away),
+        Ok(feed::Status::Busy) => Some(Manual::Busy),
+        Ok(feed::Status::Dnd) => Some(Manual::Dnd),
+        Ok(feed::Status::Invisible) => Some(Manual::Invisible),
+        _ => return Err(Malformed::Unknown("manual status")),
+    };
+    Ok(Prefs {
+        status: Versioned {
+            value: manual,
+            version: prefs.status_version,
+        },
+        visibility: Versioned {
+            value: visibility_from(prefs.visibility)?,
+            version: prefs.visibility_version,
+        },
+        contacts: 0,
+        frozen_at: prefs.frozen_at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(prefs: Option<Prefs>) -> Check {
+        let owner = UserKey::new(TenantId::new("t").unwrap(), UserId::new("ann").unwrap());
+        Check {
+            session: SessionKey::new(owner, DeviceId::new("phone").unwrap()),
+            prefs,
+        }
+    }
+
+    #[test]
+    fn checks_arrive_as_they_were_sent() {
+        let manual = [Manual::Away, Manual::Busy, Manual::Dnd, Manual::Invisible];
+        let statuses = manual.into_iter().map(Some).chain([None]);
+        let prefs = statuses.zip(3..).map(|(value, version)| Prefs {
+            status: Versioned { value, version },
+            visibility: Versioned {
+                value: Visibility::Nobody,
+                version: 2,
+            },
+            contacts: 0,
+            frozen_at: 9,
+        });
+        for check in prefs.map(Some).chain([None]).map(check) {
+            assert_eq!(check_from(check_to(&check)), Ok(check));
+        }
+    }
+
+    #[test]
+    fn settings_that_mean_nothing_are_refused() {
+        let sent = |bend: fn(&mut feed::Prefs)| {
+            let mut to = check_to(&check(Some(Prefs::default())));
+            to.prefs.as_mut().map(bend).unwrap();
+            check_from(to)
+        };
+        // Nobody chooses to be offline or online.
+        for bend in [
+            (|p| p.status = feed::Status::Offline.into()) as fn(&mut feed::Prefs),
+            |p| p.status = feed::Status::Online.into(),
+            |p| p.status = 77,
+        ] {
+            assert_eq!(sent(bend), Err(Malformed::Unknown("manual status")));
+        }
+        let wide = sent(|p| p.visibility = 9);
+        assert_eq!(wide, Err(Malformed::Unknown("visibility")));
+    }
 }

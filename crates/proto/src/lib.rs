@@ -14,6 +14,6 @@ pub mod client;
 mod convert;
 
 pub use convert::{
-    Malformed, TopicKey, item_from, item_to, state_from, state_to, topic_from, topic_to,
-    version_from, version_to,
+    Check, Malformed, TopicKey, check_from, check_to, item_from, item_to, state_from, state_to,
+    topic_from, topic_to, version_from, version_to,
 };

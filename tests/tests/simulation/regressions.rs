@@ -9,11 +9,12 @@ use std::sync::{
 };
 
 use adsum_core::{
-    Activity, Conn, DeviceId, Incarnation, Manual, NodeId, Preference, Presence, SessionKey, Stamp,
-    State, Status, TenantId, UserId, UserKey,
+    Activity, Conn, DeviceId, Incarnation, Manual, NodeId, Preference, Prefs, Presence, SessionKey,
+    Stamp, State, Status, TenantId, UserId, UserKey, Versioned,
     store::{Open, Store},
 };
 use adsum_dispatcher::{News, Tail};
+use adsum_proto::Check;
 use adsum_store::{Hooks, MemoryStore, Options};
 use futures::FutureExt;
 
@@ -144,7 +145,7 @@ fn what_came_before_a_hole_is_told() {
 /// A gateway that did not take a preference itself used not to know it, and could not carry it when
 /// everything was lost.
 #[test]
-fn whoever_holds_a_session_is_told_to_look_when_its_user_prefers_something_else() {
+fn whoever_holds_a_session_is_told_what_its_user_prefers_now() {
     let mut shard = Shard::new();
     shard.say(Activity::Online);
     let mut tail = shard.tail();
@@ -153,6 +154,16 @@ fn whoever_holds_a_session_is_told_to_look_when_its_user_prefers_something_else(
     let busy = Preference::Status(Some(Manual::Busy));
     now(shard.store.prefer(&Shard::user(), busy, 1));
     statuses(&mut tail);
-    let session = SessionKey::new(Shard::user(), DeviceId::new("d").unwrap());
-    assert_eq!(tail.checks(), [session]);
+    let status = Versioned {
+        value: Some(Manual::Busy),
+        version: 1,
+    };
+    let told = Check {
+        session: SessionKey::new(Shard::user(), DeviceId::new("d").unwrap()),
+        prefs: Some(Prefs {
+            status,
+            ..Prefs::default()
+        }),
+    };
+    assert_eq!(tail.checks(), [told]);
 }

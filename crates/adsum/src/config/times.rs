@@ -12,7 +12,7 @@ section! {
         session_ttl_ms: u64 = 45_000,
         /// How long a broken connection is told to nobody: who is back by then was never away.
         /// Those whose time is up are closed together, up to a fortieth of this later, 250 ms at
-        /// most.
+        /// most (with `gather_ms` at its moments, 500 ms at most).
         linger_ms: u64 = 10_000,
         /// How long last seen is kept.
         retention_ms: u64 = 90 * 24 * 3_600_000,

@@ -9,6 +9,7 @@ mod crowd;
 mod frozen;
 mod killed;
 mod rolling;
+mod settings;
 mod slow;
 mod unheard;
 mod watcher;

@@ -55,6 +55,11 @@ impl World {
         &self.back
     }
 
+    /// Where it all is kept.
+    pub(crate) fn redis(&self) -> &RedisCluster {
+        &self.redis
+    }
+
     pub(crate) async fn gateway(&self, name: &str) -> Result<Node> {
         self.node(name, "gateway").await
     }

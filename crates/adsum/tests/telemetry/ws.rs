@@ -89,6 +89,7 @@ impl Client {
 
     /// Waits for a frame like this.
     pub(crate) async fn hear_one(&mut self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        let mut others = Vec::new();
         let found = async {
             loop {
                 let frame = self.heard.recv().await.context("closed")?;
@@ -96,9 +97,13 @@ impl Client {
                 if wanted(&frame) {
                     return Ok(frame);
                 }
+                if frame["type"] != "ack" {
+                    others.push(frame.to_string());
+                }
             }
         };
-        timeout(LIMIT, found).await.context("not in time")?
+        let found = timeout(LIMIT, found).await;
+        found.with_context(|| format!("not in time, but: {others:?}"))?
     }
 }
 

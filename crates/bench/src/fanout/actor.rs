@@ -58,6 +58,9 @@ pub(crate) struct Fan {
     pub(crate) counts: Counts,
     pub(crate) latency: Times,
     pub(crate) last: Times,
+    /// Until it was there, whenever it was read; empty where that is not noted.
+    pub(crate) arrival: Times,
+    arrived: Option<Instant>,
     pub(crate) failed: Option<String>,
     measuring: bool,
     last_diff: Option<Instant>,
@@ -93,6 +96,8 @@ impl Fan {
             counts: Counts::default(),
             latency: Times::new()?,
             last: Times::new()?,
+            arrival: Times::new()?,
+            arrived: None,
             failed: None,
             measuring: false,
             last_diff: None,
@@ -132,6 +137,7 @@ impl Fan {
         self.counts = Counts::default();
         self.latency.clear();
         self.last.clear();
+        self.arrival.clear();
         self.gap = Duration::ZERO;
     }
 
@@ -178,6 +184,9 @@ impl Fan {
         *known = joined;
         mover.seen += 1;
         let took = now.saturating_duration_since(mover.since);
+        let arrival = self
+            .arrived
+            .map(|at| at.saturating_duration_since(mover.since));
         let all = mover.seen == self.members;
         if all {
             mover.on_its_way = false;
@@ -186,6 +195,9 @@ impl Fan {
         if self.measuring {
             self.counts.diffs += 1;
             self.latency.add(took);
+            if let Some(arrival) = arrival {
+                self.arrival.add(arrival);
+            }
             if all {
                 self.last.add(took);
             }
@@ -198,6 +210,10 @@ impl Fan {
 impl Actor for Fan {
     fn opened(&mut self, _: Id, _: Duration) {
         self.waiting_to_open -= 1;
+    }
+
+    fn arrived(&mut self, at: Instant) {
+        self.arrived = Some(at);
     }
 
     fn line(&mut self, id: Id, line: Line<'_>, now: Instant) {

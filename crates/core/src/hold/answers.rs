@@ -22,6 +22,7 @@ impl Hold {
             Opened::Ok { session, prefs, .. } => {
                 if session.holder == Holder::Gateway(op.holder.clone()) {
                     held.recorded(&session, Some(prefs));
+                    self.known |= op.holder == current;
                     let word = Word::Recorded {
                         session,
                         prefs: Some(prefs),
@@ -121,12 +122,12 @@ impl Hold {
             return Vec::new();
         };
         self.renewed_at = now;
-        if renewing.incarnation == self.incarnation {
-            match answer.value {
-                Renewed::Gone if self.used => self.take_new_incarnation(),
-                Renewed::Gone => {}
-                Renewed::Ok { held } => self.compare(held, &renewing),
+        match answer.value {
+            Renewed::Gone if self.is_lost(&renewing) => self.take_new_incarnation(),
+            Renewed::Ok { held } if renewing.incarnation == self.incarnation => {
+                self.compare(held, &renewing);
             }
+            _ => {}
         }
         self.healed()
     }

@@ -86,8 +86,10 @@ pub struct Hold {
     times: HoldTimes,
     number: u64,
     incarnation: Incarnation,
-    /// Something was opened under it, so the shard should know it.
+    /// Something is opened under it, so the shard may know it.
     used: bool,
+    /// The shard said that it knows it.
+    known: bool,
     epoch: u64,
     /// Boxed: a table has room for more than are in it.
     sessions: HashMap<SessionKey, Box<Held>>,
@@ -113,6 +115,8 @@ pub struct Hold {
 struct Renewing {
     sent_at: u64,
     incarnation: Incarnation,
+    /// The shard knew the incarnation before.
+    known: bool,
     operations: u64,
     quiet: bool,
 }
@@ -135,6 +139,7 @@ impl Hold {
             number,
             incarnation,
             used: false,
+            known: false,
             epoch: 0,
             sessions: HashMap::new(),
             ending: BTreeSet::new(),
@@ -177,11 +182,17 @@ impl Hold {
             .collect()
     }
 
-    /// The shard should know this holder, and says in this epoch that it does not: whoever is
-    /// connected was closed behind our back.
+    /// Answered with "gone" in this epoch, the renewal under way says that the shard forgot a
+    /// holder it knew: whoever is connected was closed behind our back.
     #[must_use]
-    pub const fn was_swept(&self, epoch: u64) -> bool {
-        self.used && self.epoch == epoch
+    pub fn was_swept(&self, epoch: u64) -> bool {
+        self.epoch == epoch && self.renewing.as_ref().is_some_and(|r| self.is_lost(r))
+    }
+
+    /// Whether "gone" means lost. A renewal may be sent before the first open and answered after
+    /// it, or overtake it: then nobody knew the holder yet, and nothing is wrong.
+    fn is_lost(&self, renewing: &Renewing) -> bool {
+        renewing.known && renewing.incarnation == self.incarnation
     }
 
     /// Where the next operation of a session comes from.
@@ -350,6 +361,7 @@ impl Hold {
             self.renewing = Some(Renewing {
                 sent_at: now,
                 incarnation: self.incarnation.clone(),
+                known: self.known,
                 operations: self.operations,
                 quiet: self.quiet(),
             });
@@ -430,6 +442,7 @@ impl Hold {
         };
         self.incarnation = incarnation;
         self.used = false;
+        self.known = false;
         self.mismatches = 0;
         let connected = self
             .sessions

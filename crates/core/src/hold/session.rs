@@ -117,9 +117,13 @@ impl Held {
         }
     }
 
-    /// To be carried from now on when it is opened again.
+    /// To be carried from now on when it is opened again, as far as it is newer.
     pub(super) fn prefer(&mut self, prefs: Prefs) {
-        self.prefs = (prefs != Prefs::default()).then(|| Box::new(prefs));
+        let known = self.prefs.as_deref().copied().unwrap_or_default();
+        let newest = known.merge(prefs);
+        if newest != known {
+            self.prefs = Some(Box::new(newest));
+        }
     }
 
     pub(super) fn wants_open(&self) -> bool {

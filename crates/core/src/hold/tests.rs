@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    DeviceId, Holder, Meta, Session, Stamp, TenantId, UserId, UserKey,
+    DeviceId, Holder, Manual, Meta, Session, Stamp, TenantId, UserId, UserKey, Versioned,
+    Visibility,
     store::{Altered, Answer, Closed, Opened, Renewed, Result, StoreError},
 };
 
@@ -93,6 +94,71 @@ fn with_sessions(count: u8) -> Hold {
     hold.tick(0);
     hold.renewed(ok(1, Renewed::Ok { held: count.into() }), 0);
     hold
+}
+
+#[test]
+fn a_holder_that_the_shard_never_knew_is_not_lost() {
+    // The renewal is sent before the first open, and answered before or after it.
+    for open_first in [true, false] {
+        let mut hold = hold();
+        hold.tick(0);
+        hold.renewed(ok(1, Renewed::Gone), 0);
+        let before = hold.incarnation().clone();
+        hold.tick(5000);
+        let sent = opens(&hold.hello(key(1), conn(10), state(1), None));
+        if open_first {
+            hold.opened(&sent[0], ok(1, recorded(&sent[0])), 5001);
+        }
+        assert!(!hold.was_swept(1));
+        assert_eq!(opens(&hold.renewed(ok(1, Renewed::Gone), 5002)), []);
+        if !open_first {
+            hold.opened(&sent[0], ok(1, recorded(&sent[0])), 5003);
+        }
+        assert_eq!(*hold.incarnation(), before);
+
+        // By the next one the shard knows it.
+        hold.tick(10_000);
+        assert!(hold.was_swept(1));
+        assert_eq!(opens(&hold.renewed(ok(1, Renewed::Gone), 10_001)).len(), 1);
+        assert_ne!(*hold.incarnation(), before);
+        assert!(!hold.was_swept(1));
+    }
+}
+
+#[test]
+fn the_newest_of_each_setting_is_carried() {
+    let prefs = |status, visibility| Prefs {
+        status: Versioned {
+            value: Some(Manual::Dnd),
+            version: status,
+        },
+        visibility: Versioned {
+            value: Visibility::Nobody,
+            version: visibility,
+        },
+        ..Prefs::default()
+    };
+    let mut hold = with_sessions(1);
+    hold.prefer(&key(0), prefs(5, 1));
+    hold.prefer(&key(0), prefs(4, 2));
+    hold.prefer(&key(0), Prefs::default());
+    hold.prefer(&key(1), prefs(9, 9));
+    let sent = opens(&hold.check(&key(0)));
+    assert_eq!(sent[0].prefs, Some(prefs(5, 2)));
+    // What the store knew before it heard of the newer one.
+    hold.opened(&sent[0], ok(1, recorded(&sent[0])), 1);
+    assert_eq!(opens(&hold.check(&key(0)))[0].prefs, Some(prefs(5, 2)));
+}
+
+#[test]
+fn a_renewal_that_overtakes_the_first_open_tells_nothing() {
+    let mut hold = hold();
+    let sent = opens(&hold.hello(key(1), conn(10), state(1), None));
+    hold.tick(0);
+    assert!(!hold.was_swept(0));
+    assert_eq!(opens(&hold.renewed(ok(1, Renewed::Gone), 1)), []);
+    let told = hold.opened(&sent[0], ok(1, recorded(&sent[0])), 2);
+    assert_eq!((opens(&told), told.len()), (vec![], 1));
 }
 
 #[test]

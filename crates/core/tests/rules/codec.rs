@@ -20,11 +20,19 @@ proptest! {
             let prefs = codec::encode_prefs(&person.prefs);
             prop_assert_eq!(codec::decode_prefs(&prefs).unwrap(), person.prefs);
         }
+        // As they are pushed: one behind another, and cut they are an error.
+        let all: Vec<_> = truth.log.iter().flat_map(codec::encode_change).collect();
+        match codec::decode_changes(&all) {
+            Ok(changes) => prop_assert_eq!(changes, truth.log),
+            Err(_) => prop_assert!(all.is_empty()),
+        }
+        prop_assert!(all.is_empty() || codec::decode_changes(&all[..all.len() - 1]).is_err());
     }
 
     #[test]
     fn garbage_is_an_error_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = codec::decode_change(&bytes);
+        let _ = codec::decode_changes(&bytes);
         let _ = codec::decode_person(&bytes);
         let _ = codec::decode_prefs(&bytes);
         let _ = codec::decode_session(&bytes);

@@ -1,64 +1,30 @@
 //! Connections that have not said hello. Nobody knows whose they are, so they are counted for the
-//! node alone; where it has too many, the oldest of them makes room.
+//! node alone; where it has too many, the oldest of them goes elsewhere.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use adsum_core::hold::Word;
 
-use crate::outbox::Outbox;
+use crate::{
+    outbox::Outbox,
+    places::{Place, Places},
+};
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers(Mutex<Waiting>);
+pub(crate) struct Strangers(Arc<Places<Weak<Outbox>>>);
 
-#[derive(Debug, Default)]
-struct Waiting {
-    next: u64,
-    /// In the order of their coming.
-    taken: BTreeMap<u64, Weak<Outbox>>,
-}
+/// One of them, until it is dropped.
+pub(crate) type Stranger = Place<Weak<Outbox>>;
 
 impl Strangers {
     /// One more, beside `known` connections that have said hello, of `limit` in all.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
-        outbox: &Arc<Outbox>,
-        known: usize,
-        limit: usize,
-    ) -> Stranger {
-        let mut waiting = self.lock();
-        let full = known.saturating_add(waiting.taken.len()) >= limit;
-        let oldest = full.then(|| waiting.taken.pop_first()).flatten();
-        let number = waiting.next;
-        waiting.next += 1;
-        waiting.taken.insert(number, Arc::downgrade(outbox));
-        drop(waiting);
-        if let Some(oldest) = oldest.and_then(|(_, outbox)| outbox.upgrade()) {
+    pub(crate) fn enter(&self, outbox: &Arc<Outbox>, known: usize, limit: usize) -> Stranger {
+        let most = limit.saturating_sub(known);
+        let (stranger, oldest) = self.0.enter(Arc::downgrade(outbox), most);
+        if let Some(oldest) = oldest.and_then(|outbox| outbox.upgrade()) {
             oldest.word(Word::Away);
         }
-        Stranger {
-            all: Arc::clone(self),
-            number,
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One of them, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Stranger {
-    all: Arc<Strangers>,
-    number: u64,
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.all.lock().taken.remove(&self.number);
+        stranger
     }
 }

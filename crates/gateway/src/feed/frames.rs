@@ -3,8 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use adsum_core::{DeviceId, SessionKey, TenantId, Topic, UserId, UserKey, Version, store::Shard};
-use adsum_proto::{Malformed, TopicKey, feed, item_from, state_from, topic_from, version_from};
+use adsum_core::{TenantId, Topic, UserId, UserKey, Version, store::Shard};
+use adsum_proto::{
+    Check, Malformed, TopicKey, check_from, feed, item_from, state_from, topic_from, version_from,
+};
 use adsum_telemetry::{clock, metrics, trace};
 
 use super::{topic::Op, watch::Cause};
@@ -39,7 +41,7 @@ pub(super) struct Decoded {
     /// By topic, in their order.
     pub(super) ops: HashMap<TopicKey, Vec<(Shard, Op)>>,
     pub(super) contacts: Vec<ContactList>,
-    pub(super) checks: Vec<SessionKey>,
+    pub(super) checks: Vec<Check>,
     pub(super) seen: Vec<Seen>,
     pub(super) states: usize,
     pub(super) parts: usize,
@@ -83,7 +85,7 @@ impl Decoded {
                 Kind::Other
             }
             Body::Check(check) => {
-                self.checks.push(session_from(check)?);
+                self.checks.push(check_from(check)?);
                 Kind::Other
             }
         };
@@ -157,11 +159,6 @@ fn belongs(topic: &Topic, user: &UserId) -> Result<(), Malformed> {
         Topic::User(own) if own != user => Err(Malformed::Unknown("user in this topic")),
         _ => Ok(()),
     }
-}
-
-fn session_from(check: feed::Check) -> Result<SessionKey, Malformed> {
-    let owner = UserKey::new(TenantId::new(check.tenant)?, UserId::new(check.user)?);
-    Ok(SessionKey::new(owner, DeviceId::new(check.device)?))
 }
 
 fn contacts_from(list: feed::Contacts) -> Result<ContactList, Malformed> {

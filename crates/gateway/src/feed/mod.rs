@@ -38,7 +38,7 @@ use tokio_util::{
 pub use config::{BadConfig, FeedConfig};
 pub use connect::{ConnectError, Connector, memory, tcp};
 pub use metrics::{Count, FeedMetrics};
-pub use shared::{Check, Observe};
+pub use shared::{Observe, OnCheck};
 pub use watch::{Cause, Causes, Picture, TopicDiff, TopicEvent, Watch};
 
 /// Everything that this gateway watches. Clones are the same feed; it stops with the last one.
@@ -89,7 +89,7 @@ impl Feed {
     }
 
     /// Tells of sessions that were changed elsewhere, from now on. Only the first caller is told.
-    pub fn on_check(&self, tell: Check) {
+    pub fn on_check(&self, tell: OnCheck) {
         let _ = self.shared.check.set(tell);
     }
 

@@ -9,7 +9,8 @@ use std::{
     },
 };
 
-use adsum_core::{SessionKey, TenantId, UserId, ring::ShardRing, store::Shard};
+use adsum_core::{TenantId, UserId, ring::ShardRing, store::Shard};
+use adsum_proto::Check;
 use tokio::time::Instant;
 
 use super::{
@@ -25,7 +26,7 @@ pub type Observe = Arc<dyn Fn(Shard, u64) + Send + Sync>;
 
 /// Told of sessions that a service has closed or whose user prefers something else, wherever they
 /// are connected.
-pub type Check = Arc<dyn Fn(SessionKey) + Send + Sync>;
+pub type OnCheck = Arc<dyn Fn(Check) + Send + Sync>;
 
 pub(super) struct Shared {
     pub(super) config: Arc<FeedConfig>,
@@ -33,7 +34,7 @@ pub(super) struct Shared {
     pub(super) contacts: Contacts,
     pub(super) metrics: Arc<FeedMetrics>,
     observe: Observe,
-    pub(super) check: OnceLock<Check>,
+    pub(super) check: OnceLock<OnCheck>,
     epochs: Vec<AtomicU64>,
     started: Instant,
 }
@@ -77,7 +78,7 @@ impl Shared {
             self.topics.contacts(&tenant, &users, &self.metrics);
         }
         if let Some(tell) = self.check.get() {
-            batch.checks.into_iter().for_each(|session| tell(session));
+            batch.checks.into_iter().for_each(|check| tell(check));
         }
         let mut seen = batch.seen;
         seen.retain(|s| s.settling || s.kind != Kind::Other);

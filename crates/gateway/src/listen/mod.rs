@@ -72,7 +72,7 @@ pub async fn serve(
     stop: CancellationToken,
     tasks: TaskTracker,
 ) {
-    let pending = Arc::new(Pending::new(config.pending));
+    let pending = Pending::new(config.pending);
     let door = Arc::new(Door::new(router, config, stop.clone()));
     let mut want = Want::default();
     loop {

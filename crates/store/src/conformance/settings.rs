@@ -156,6 +156,7 @@ pub async fn last_seen_is_written_before_the_session_goes(labs: &dyn Labs) {
     let read = kit.read("ann").await;
     assert_eq!((read.person, read.last_seen), (None, Some(kit.now())));
     let reader = kit.lab.caller().await;
+    kit.opened("bob/web", "a~1", (1, 1)).await;
     let watch = tokio::spawn(async move {
         for _ in 0..200 {
             let read = reader.read(&[user("bob")]).await.unwrap().remove(0);
@@ -166,7 +167,6 @@ pub async fn last_seen_is_written_before_the_session_goes(labs: &dyn Labs) {
             tokio::task::yield_now().await;
         }
     });
-    kit.opened("bob/web", "a~1", (1, 1)).await;
     for n in 1..40 {
         kit.close("bob/web", (n, 2)).await;
         tokio::task::yield_now().await;

@@ -1,20 +1,18 @@
 -- Changes the state of an open session.
 --
--- Body: owner, device, conn, rev, rooms, state (a string), origin
--- Answers: ok epoch now committed session | superseded epoch now conn | unknown epoch now
+-- A change: owner device conn rev origin rooms state (a string)
+-- Answers: committed session | UNKNOWN | SUPERSEDED conn
 
-writing('change', function(body)
-  local owner, device, conn, rev, rooms, state, origin = unpack_record(body)
-  local person = read_person(call('HGET', PEOPLE, owner))
+local function change(_, person, _, _, owner, device, conn, rev, origin, rooms, state)
   local old = find(person, device)
   if not old or old[2] < conn then
-    return { 'unknown', epoch, now }
+    return UNKNOWN
   end
   if old[2] > conn then
-    return { 'superseded', epoch, now, old[2] }
+    return SUPERSEDED, old[2]
   end
   if rev <= old[3] then
-    return { 'ok', epoch, now, 0, pack(old) }
+    return 0, pack(old)
   end
 
   rooms = with_times(rooms, old)
@@ -25,17 +23,6 @@ writing('change', function(body)
     committed = 1
     commit(2, 0, owner, device, names_of(old), session_bytes, prefs_bytes, origin)
   end
-  if #person == 6 then
-    if committed == 0 then
-      version = pack(1, person[2], person[3])
-    end
-    write_only(owner, prefs_bytes, device, session_bytes)
-  else
-    put(person, device, session)
-    if committed == 1 then
-      person[2], person[3] = epoch, seq
-    end
-    call('HSET', PEOPLE, owner, pack(person))
-  end
-  return { 'ok', epoch, now, committed, session_bytes }
-end)
+  write_session(owner, person, device, session, session_bytes, prefs_bytes, committed)
+  return committed, session_bytes
+end

@@ -7,8 +7,10 @@ local function kick(owner, device, tomb_ms)
   while person and place < #person do
     if device == '' or person[place] == device then
       closed[#closed + 1] = person[place]
-      bury(owner .. '\31' .. person[place], person[place + 1][2], tomb_ms)
+      local key = owner .. '\31' .. person[place]
+      bury(key, call('HGET', TOMBS, key), person[place + 1][2], tomb_ms)
       remove_session(owner, person, place, KICKED, '')
+      write_down()
     else
       place = place + 2
     end

@@ -1,8 +1,31 @@
 -- Opens a session, or moves it to its new holder.
 --
--- Body: owner (tenant 0x1F user), device, holder, conn, rev, opened_at, rooms, state (a string),
---       prefs carried, or false, origin, holder_ms
--- Answers: ok epoch now committed session prefs | superseded epoch now conn | gone epoch now
+-- An open: owner device conn rev origin holder holder_ms opened_at rooms state (a string)
+--          prefs carried, or false
+-- Answers: committed session prefs | GONE | SUPERSEDED conn
+
+-- Of the call that runs: the holder that was asked for last, and whether it may hold more.
+local asked_for, granted
+
+-- Whether a holder is known and in time; one that is new is given its deadline. Whoever has a lease
+-- is not condemned: to be condemned takes it away.
+local function may_hold(holder, holder_ms)
+  if asked_for == holder then
+    return granted
+  end
+  local lease = call('ZSCORE', DEADLINES, 'h' .. holder)
+  local condemned
+  if not lease then
+    local due = call('ZMSCORE', DEADLINES, 'd' .. holder, 'c' .. holder, 'e' .. holder)
+    lease, condemned = due[1], due[2] or due[3]
+  end
+  local gone = condemned or (lease and tonumber(lease) < now)
+  if not lease and not gone then
+    add_pair(put_deadlines, format('%d', now + holder_ms), 'h' .. holder)
+  end
+  asked_for, granted = holder, not gone
+  return granted
+end
 
 -- Brings what was carried through a loss up to date. Answers whether anything is newer.
 local function take_carried(prefs, carried)
@@ -16,37 +39,41 @@ local function take_carried(prefs, carried)
   return status or who
 end
 
-writing('open', function(body)
-  local owner, device, holder, conn, rev, opened_at, rooms, state, carried, origin, holder_ms =
-    unpack_record(body)
-  local key = owner .. '\31' .. device
+-- Writes a person whose session was put or changed.
+local function write_session(owner, person, device, session, session_bytes, prefs_bytes, committed)
+  if not person or #person == 6 and person[5] == device then
+    if committed == 0 then
+      version = pack(1, person[2], person[3])
+    end
+    return write_only(owner, prefs_bytes, device, session_bytes)
+  end
+  put(person, device, session)
+  if committed == 1 then
+    person[2], person[3] = epoch, seq
+  end
+  add_pair(put_people, owner, pack(person))
+end
 
-  local person = read_person(call('HGET', PEOPLE, owner))
+local function open(key, person, standing, prefs_bytes,
+    owner, device, conn, rev, origin, holder, holder_ms, opened_at, rooms, state, carried)
   local old = find(person, device)
-  local above = superseded(old, tomb_of(call('HGET', TOMBS, key)), conn)
+  local above = superseded(old, tomb_of(standing), conn)
   if above then
-    return { 'superseded', epoch, now, above }
+    return SUPERSEDED, above
   end
   if old and old[2] == conn and rev <= old[3] then
-    return { 'ok', epoch, now, 0, pack(old), pack(person[4]) }
+    return 0, pack(old), pack(person[4])
+  end
+  if not may_hold(holder, holder_ms) then
+    return GONE
   end
 
-  -- Whoever has a lease is not condemned: to be condemned takes it away.
-  local lease = call('ZSCORE', DEADLINES, 'h' .. holder)
-  if not lease then
-    local due = call('ZMSCORE', DEADLINES, 'd' .. holder, 'c' .. holder, 'e' .. holder)
-    if due[2] or due[3] then
-      return { 'gone', epoch, now }
-    end
-    lease = due[1]
+  prefs_bytes = prefs_bytes or DEFAULT
+  local prefs = prefs_bytes == DEFAULT and not carried and NEVER_SET or unpack_record(prefs_bytes)
+  if carried and take_carried(prefs, carried) then
+    prefs_bytes = pack(prefs)
+    call('HSET', PREFS, owner, prefs_bytes)
   end
-  if lease and tonumber(lease) < now then
-    return { 'gone', epoch, now }
-  end
-
-  -- Everything that can be unreadable is read before the first write.
-  local prefs_bytes = call('HGET', PREFS, owner) or DEFAULT
-  local prefs = unpack_record(prefs_bytes)
   rooms = with_times(rooms, old)
   if old then
     opened_at = old[4]
@@ -56,19 +83,11 @@ writing('open', function(body)
   end
   local session = { holder, conn, rev, opened_at, rooms, state }
   local session_bytes = pack(session)
-
-  if not lease then
-    call('ZADD', DEADLINES, format('%d', now + holder_ms), 'h' .. holder)
-  end
-  if carried and take_carried(prefs, carried) then
-    prefs_bytes = pack(prefs)
-    call('HSET', PREFS, owner, prefs_bytes)
-  end
   if not old or old[1] ~= holder then
     if old then
       release(old, key)
     end
-    call('ZADD', HELD, 0, holder .. '\31' .. key)
+    add_pair(hold, 0, holder .. '\31' .. key)
   end
 
   local committed = 0
@@ -77,18 +96,9 @@ writing('open', function(body)
     committed = 1
     commit(2, 0, owner, device, names_of(old), session_bytes, prefs_bytes, origin)
   end
-  if not person or (old and #person == 6) then
-    if committed == 0 then
-      version = pack(1, person[2], person[3])
-    end
-    write_only(owner, prefs_bytes, device, session_bytes)
-  else
+  if person then
     person[4] = prefs
-    put(person, device, session)
-    if committed == 1 then
-      person[2], person[3] = epoch, seq
-    end
-    call('HSET', PEOPLE, owner, pack(person))
   end
-  return { 'ok', epoch, now, committed, session_bytes, prefs_bytes }
-end)
+  write_session(owner, person, device, session, session_bytes, prefs_bytes, committed)
+  return committed, session_bytes, prefs_bytes
+end

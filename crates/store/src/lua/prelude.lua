@@ -27,8 +27,38 @@ local function trim_log()
   call('XTRIM', LOG, 'MAXLEN', '=', length - gone)
 end
 
--- Numbers, logs and pushes one change; rooms, session and prefs come packed. `seq` is recorded
--- at once: an error later in the call must not leave a log that is ahead of it.
+-- Lists are filled and emptied again, call after call: a new one each time would cost more than
+-- what is in it.
+local function empty(list)
+  for n = #list, 1, -1 do
+    list[n] = nil
+  end
+end
+
+local function add(list, one)
+  list[#list + 1] = one
+end
+
+local function add_pair(list, one, two)
+  local n = #list
+  list[n + 1], list[n + 2] = one, two
+end
+
+-- Changes of this call that were not pushed yet, one behind another, and how long they are.
+local pushes, push_bytes = {}, 0
+-- As much as one push carries before the next one begins.
+local PUSH_BYTES = 32768
+
+local function push()
+  if #pushes > 0 then
+    call('SPUBLISH', CHANNEL, #pushes == 1 and pushes[1] or table.concat(pushes))
+    empty(pushes)
+    push_bytes = 0
+  end
+end
+
+-- Numbers and logs one change; rooms, session and prefs come packed. The head is written and the
+-- change pushed by `finish`, with all others of the call.
 local function commit(event, reason, owner, device, rooms_before, session, prefs, origin)
   seq = seq + 1
   version = pack(1, epoch, seq)
@@ -40,8 +70,81 @@ local function commit(event, reason, owner, device, rooms_before, session, prefs
   if seq - log_first + 1 > log_len or log_bytes > log_max_bytes then
     trim_log()
   end
-  write_head()
-  call('SPUBLISH', CHANNEL, record)
+  push_bytes = push_bytes + #record
+  add(pushes, record)
+  if push_bytes > PUSH_BYTES then
+    push()
+  end
+end
+
+-- What is written together, each list for one command. Whatever reads the same again within one
+-- call has it written down first.
+local put_people, drop_people, hold, let_go = {}, {}, {}, {}
+local put_tombs, put_deadlines, drop_deadlines, put_seen = {}, {}, {}, {}
+
+local function write_list(command, key, list)
+  -- Lua's unpack takes a few thousand; pairs stay together.
+  for from = 1, #list, 2000 do
+    call(command, key, unpack(list, from, math.min(from + 1999, #list)))
+  end
+  empty(list)
+end
+
+-- Last seen goes before the person who was there. Most lists are empty most of the time.
+local function write_down()
+  if put_seen[1] then
+    write_list('ZADD', SEEN, put_seen)
+  end
+  if put_people[1] then
+    write_list('HSET', PEOPLE, put_people)
+  end
+  if drop_people[1] then
+    write_list('HDEL', PEOPLE, drop_people)
+  end
+  if let_go[1] then
+    write_list('ZREM', HELD, let_go)
+  end
+  if hold[1] then
+    write_list('ZADD', HELD, hold)
+  end
+  if put_tombs[1] then
+    write_list('HSET', TOMBS, put_tombs)
+  end
+  if drop_deadlines[1] then
+    write_list('ZREM', DEADLINES, drop_deadlines)
+  end
+  if put_deadlines[1] then
+    write_list('ZADD', DEADLINES, put_deadlines)
+  end
+end
+
+-- Whether a call failed while it wrote: it has left something in the lists.
+local unfinished = false
+
+local function forget()
+  empty(put_seen)
+  empty(put_people)
+  empty(drop_people)
+  empty(let_go)
+  empty(hold)
+  empty(put_tombs)
+  empty(drop_deadlines)
+  empty(put_deadlines)
+  empty(pushes)
+  push_bytes = 0
+  unfinished = false
+end
+
+-- The end of every call that writes, also of one that failed. The head comes first: a log that is
+-- ahead of it would take no entry any more.
+local function finish(seq_before)
+  unfinished = true
+  if seq ~= seq_before then
+    write_head()
+  end
+  write_down()
+  push()
+  unfinished = false
 end
 
 -- What stands under '' in hashes that are looked into with every open and close: longer than what
@@ -61,8 +164,7 @@ local function give_birth(configured)
   call('DEL', LOG)
 end
 
-local function begin(keys, args)
-  local configured = look(keys, args)
+local function begin(configured)
   same_epoch = shards and recorded_replid == replid and highest <= epoch
   if same_epoch then
     return
@@ -76,10 +178,24 @@ local function begin(keys, args)
   commit(0, 0, '', '', EMPTY, NONE, NONE, '')
 end
 
+local function begin_and_run(run, configured, body)
+  begin(configured)
+  return run(body)
+end
+
 local function writing(name, run)
   redis.register_function(PREFIX .. name, function(keys, args)
-    begin(keys, args)
-    return run(args[3])
+    local configured = look(keys, args)
+    if unfinished then
+      forget()
+    end
+    local seq_before = seq
+    local done, answer = pcall(begin_and_run, run, configured, args[3])
+    finish(seq_before)
+    if not done then
+      error(answer)
+    end
+    return answer
   end)
 end
 

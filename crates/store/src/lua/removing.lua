@@ -1,14 +1,14 @@
 -- The end of a session.
 
 -- Leaves a tombstone, never below the one that stands.
-local function bury(key, conn, tomb_ms)
-  local old = tomb_of(call('HGET', TOMBS, key))
+local function bury(key, standing, conn, tomb_ms)
+  local old = tomb_of(standing)
   if old and old > conn then
     conn = old
   end
   local till = format('%d', now + tomb_ms)
-  call('HSET', TOMBS, key, format('%d', conn) .. ':' .. till)
-  call('ZADD', DEADLINES, till, 't' .. key)
+  add_pair(put_tombs, key, format('%d', conn) .. ':' .. till)
+  add_pair(put_deadlines, till, 't' .. key)
 end
 
 -- Removes one session: last seen first, then the person or what is left of it.
@@ -21,13 +21,13 @@ local function remove_session(owner, person, place, reason, origin)
   if last then
     local seen = prefs[1] == INVISIBLE and prefs[6] or now
     if seen ~= 0 then
-      call('ZADD', SEEN, format('%d', seen), owner)
+      add_pair(put_seen, format('%d', seen), owner)
     end
-    call('HDEL', PEOPLE, owner)
+    add(drop_people, owner)
   end
   commit(2, reason, owner, device, names_of(session), NONE, pack_prefs(prefs), origin)
   if not last then
     person[2], person[3] = epoch, seq
-    call('HSET', PEOPLE, owner, pack(person))
+    add_pair(put_people, owner, pack(person))
   end
 end

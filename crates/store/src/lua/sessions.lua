@@ -4,6 +4,9 @@
 --   rooms   = { room, since, meta or '', … }
 --   prefs   = { status, version, visibility, version, contacts version, frozen_at }
 
+-- How an operation of a session ended, if not with 0 or 1 for whether a change was committed.
+local GONE, UNKNOWN, SUPERSEDED = 2, 2, 3
+
 -- Prefs of those who never set any, packed and not. Nobody may change the latter.
 local DEFAULT, NEVER_SET = '\150\0\0\0\0\0\0', { 0, 0, 0, 0, 0, 0 }
 local INVISIBLE = 4
@@ -87,7 +90,7 @@ end
 -- Writes a person who has this session only: no need to pack it all again. `version` is the
 -- person's.
 local function write_only(owner, prefs_bytes, device, session_bytes)
-  call('HSET', PEOPLE, owner, '\150' .. version .. prefs_bytes .. pack(device) .. session_bytes)
+  add_pair(put_people, owner, '\150' .. version .. prefs_bytes .. pack(device) .. session_bytes)
 end
 
 -- The rooms as given, with the time of every stay that is known already; one that the caller
@@ -164,8 +167,8 @@ end
 -- Takes a session from what keeps it alive.
 local function release(session, key)
   if session[1] == '' then
-    call('ZREM', DEADLINES, 's' .. key)
+    add(drop_deadlines, 's' .. key)
   else
-    call('ZREM', HELD, session[1] .. '\31' .. key)
+    add(let_go, session[1] .. '\31' .. key)
   end
 end

@@ -101,6 +101,8 @@ local function close_held(key, holder, reason)
     return 0
   end
   remove_session(owner, person, place, reason, sweep_origin)
+  -- The owner's next session may be swept by the same call.
+  write_down()
   return 1
 end
 

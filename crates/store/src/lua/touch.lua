@@ -65,22 +65,16 @@ writing('touch', function(body)
     answer[2 * n + 3] = above or 0
   end
 
-  -- What is written, for all at once. Most have the same ttl: its deadline is spelled once.
-  local records, dues, spelled = {}, {}, {}
+  -- Most have the same ttl: its deadline is spelled once.
+  local spelled = {}
   for owner, person in pairs(written) do
-    records[#records + 1] = owner
-    records[#records + 1] = pack(person)
+    add_pair(put_people, owner, pack(person))
   end
   for key, ttl in pairs(deadlines) do
     if not spelled[ttl] then
       spelled[ttl] = format('%d', now + ttl)
     end
-    dues[#dues + 1] = spelled[ttl]
-    dues[#dues + 1] = 's' .. key
-  end
-  if #records > 0 then
-    call('HSET', PEOPLE, unpack(records))
-    call('ZADD', DEADLINES, unpack(dues))
+    add_pair(put_deadlines, spelled[ttl], 's' .. key)
   end
   return answer
 end)

@@ -146,6 +146,19 @@ impl Reply {
         list(self.next())
     }
 
+    /// The answer to one of several operations: its first value, which tells how many more it has.
+    pub(super) fn part(&mut self, more: impl FnOnce(u64) -> Result<usize>) -> Result<Self> {
+        let first = self.number()?;
+        let mut values = vec![Value::Int(first.try_into().unwrap_or(i64::MAX))];
+        values.extend((0..more(first)?).map(|_| self.next()));
+        Ok(Self {
+            word: self.word.clone(),
+            epoch: self.epoch,
+            at: self.at,
+            rest: values.into_iter(),
+        })
+    }
+
     /// An answer that must be complete.
     pub(super) fn answer<T>(mut self, value: T) -> Result<Answer<T>> {
         match self.rest.next() {

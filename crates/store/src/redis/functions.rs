@@ -10,7 +10,7 @@ use redis::Cmd;
 use crate::Keys;
 
 /// What the library is put together of, in this order: what functions share, then the functions.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     include_str!("../lua/head.lua"),
     include_str!("../lua/prelude.lua"),
     include_str!("../lua/alive.lua"),
@@ -20,6 +20,7 @@ const PARTS: [&str; 18] = [
     include_str!("../lua/open.lua"),
     include_str!("../lua/change.lua"),
     include_str!("../lua/close.lua"),
+    include_str!("../lua/apply.lua"),
     include_str!("../lua/kick.lua"),
     include_str!("../lua/purge.lua"),
     include_str!("../lua/renew.lua"),
@@ -53,9 +54,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
 /// A function of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
-    Open,
-    Change,
-    Close,
+    Apply,
     Kick,
     Purge,
     Renew,
@@ -70,9 +69,7 @@ pub(super) enum Function {
 impl Function {
     const fn name(self) -> &'static str {
         match self {
-            Self::Open => "open",
-            Self::Change => "change",
-            Self::Close => "close",
+            Self::Apply => "apply",
             Self::Kick => "kick",
             Self::Purge => "purge",
             Self::Renew => "renew",
@@ -155,6 +152,16 @@ impl Packed {
         self
     }
 
+    /// What was packed before.
+    pub(super) fn append(mut self, other: &Self) -> Self {
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// A list of so many values, which follow.
     pub(super) fn list(mut self, length: usize) -> Self {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -181,9 +188,7 @@ mod tests {
     #[test]
     fn every_function_is_in_the_library() {
         let all = [
-            Function::Open,
-            Function::Change,
-            Function::Close,
+            Function::Apply,
             Function::Kick,
             Function::Purge,
             Function::Renew,

@@ -17,6 +17,7 @@ mod queue;
 mod reads;
 mod run;
 mod subscribe;
+mod together;
 mod topology;
 
 use std::sync::{
@@ -30,17 +31,21 @@ use adsum_core::{
 };
 pub use config::RedisConfig;
 
-use self::{call::Caller, cluster::Cluster, connection::Dialer, subscribe::Hub};
+use self::{
+    call::Caller, cluster::Cluster, connection::Dialer, subscribe::Hub, together::Together,
+};
 use crate::{Keys, Options};
 
 /// Sessions in Redis. Its handles are callers that share their connections.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
     options: Arc<Options>,
     ring: Arc<ShardRing>,
     /// The highest epoch of each shard that this handle saw.
-    seen: Vec<AtomicU64>,
+    seen: Arc<[AtomicU64]>,
+    /// What goes to each shard next.
+    together: Arc<[Together]>,
 }
 
 /// What all handles share.
@@ -86,13 +91,10 @@ impl RedisStore {
     /// Another caller over the same connections, which has seen no epoch yet.
     #[must_use]
     pub fn handle(&self) -> Self {
-        let seen = fresh(&self.shared);
-        let (shared, options) = (self.shared.clone(), self.options.clone());
         Self {
-            shared,
-            options,
-            ring: self.ring.clone(),
-            seen,
+            seen: for_each(&self.shared),
+            together: for_each(&self.shared),
+            ..self.clone()
         }
     }
 
@@ -109,13 +111,12 @@ impl RedisStore {
     }
 
     fn over(shared: Arc<Shared>, options: Options) -> Self {
-        let ring = Arc::new(ShardRing::new(options.shards));
-        let seen = fresh(&shared);
         Self {
-            shared,
+            ring: Arc::new(ShardRing::new(options.shards)),
             options: Arc::new(options),
-            ring,
-            seen,
+            seen: for_each(&shared),
+            together: for_each(&shared),
+            shared,
         }
     }
 
@@ -137,6 +138,7 @@ impl RedisStore {
     }
 }
 
-fn fresh(shared: &Shared) -> Vec<AtomicU64> {
-    shared.keys.iter().map(|_| AtomicU64::new(0)).collect()
+/// A new one of something for each shard.
+fn for_each<T: Default>(shared: &Shared) -> Arc<[T]> {
+    shared.keys.iter().map(|_| T::default()).collect()
 }

@@ -1,4 +1,4 @@
-//! The store's contract: each operation becomes one call of a function on its shard.
+//! The store's contract: each operation becomes a call of a function on its shard, or a part of one.
 
 use adsum_core::{
     DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, Version,
@@ -11,7 +11,13 @@ use adsum_core::{
 use async_trait::async_trait;
 use futures::{future::try_join_all, stream::BoxStream};
 
-use super::{RedisStore, answers::bytes, functions::Function, run::conn_of};
+use super::{
+    RedisStore,
+    answers::bytes,
+    functions::{Function, Packed},
+    run::conn_of,
+    together::{Kind, REFUSED, SUPERSEDED},
+};
 use crate::numbers::{check_stamp, check_version};
 
 #[async_trait]
@@ -36,36 +42,30 @@ impl Store for RedisStore {
         self.limits().check(&op.state)?;
         check_stamp(op.stamp)?;
         let shard = self.shard_of(&op.key.owner);
-        let args = self.args(shard).with(|body| {
-            body.text(op.key.owner.encode())
-                .text(&op.key.device)
-                .text(&op.holder)
+        let packed = |body: Packed| {
+            body.text(&op.key.device)
                 .number(op.stamp.conn.get())
                 .number(op.stamp.rev)
+                .text(codec::encode_origin(op.origin.as_ref()))
+                .text(&op.holder)
+                .number(self.options.holder_ms)
                 .number(op.opened_at)
                 .packed(Some(&codec::encode_rooms(&op.state.rooms)))
                 .bytes(&codec::encode_state(&op.state))
                 .packed(op.prefs.as_ref().map(codec::encode_prefs).as_deref())
-                .text(codec::encode_origin(op.origin.as_ref()))
-                .number(self.options.holder_ms)
-        });
-        let mut reply = self.run(shard, Function::Open, args).await?;
-        let value = match reply.word() {
-            "ok" => {
-                let committed = reply.flag()?;
-                let session = Box::new(codec::decode_session(&reply.bytes()?)?);
-                let prefs = codec::decode_prefs(&reply.bytes()?)?;
-                Opened::Ok {
-                    session,
-                    prefs,
-                    committed,
-                }
-            }
-            "superseded" => Opened::Superseded {
+        };
+        let owner = op.key.owner.encode();
+        let mut reply = self.apply(shard, Kind::Open, owner, packed).await?;
+        let value = match reply.number()? {
+            REFUSED => Opened::Gone,
+            SUPERSEDED => Opened::Superseded {
                 conn: conn_of(reply.number()?)?,
             },
-            "gone" => Opened::Gone,
-            _ => return reply.unknown(),
+            committed => Opened::Ok {
+                committed: committed == 1,
+                session: Box::new(codec::decode_session(&reply.bytes()?)?),
+                prefs: codec::decode_prefs(&reply.bytes()?)?,
+            },
         };
         reply.answer(value)
     }
@@ -74,27 +74,25 @@ impl Store for RedisStore {
         self.limits().check(&op.state)?;
         check_stamp(op.stamp)?;
         let shard = self.shard_of(&op.key.owner);
-        let args = self.args(shard).with(|body| {
-            body.text(op.key.owner.encode())
-                .text(&op.key.device)
+        let packed = |body: Packed| {
+            body.text(&op.key.device)
                 .number(op.stamp.conn.get())
                 .number(op.stamp.rev)
+                .text(codec::encode_origin(op.origin.as_ref()))
                 .packed(Some(&codec::encode_rooms(&op.state.rooms)))
                 .bytes(&codec::encode_state(&op.state))
-                .text(codec::encode_origin(op.origin.as_ref()))
-        });
-        let mut reply = self.run(shard, Function::Change, args).await?;
-        let value = match reply.word() {
-            "ok" => {
-                let committed = reply.flag()?;
-                let session = Box::new(codec::decode_session(&reply.bytes()?)?);
-                Altered::Ok { session, committed }
-            }
-            "superseded" => Altered::Superseded {
+        };
+        let owner = op.key.owner.encode();
+        let mut reply = self.apply(shard, Kind::Change, owner, packed).await?;
+        let value = match reply.number()? {
+            REFUSED => Altered::Unknown,
+            SUPERSEDED => Altered::Superseded {
                 conn: conn_of(reply.number()?)?,
             },
-            "unknown" => Altered::Unknown,
-            _ => return reply.unknown(),
+            committed => Altered::Ok {
+                committed: committed == 1,
+                session: Box::new(codec::decode_session(&reply.bytes()?)?),
+            },
         };
         reply.answer(value)
     }
@@ -102,24 +100,23 @@ impl Store for RedisStore {
     async fn close(&self, op: Close) -> Result<Answer<Closed>> {
         check_stamp(op.stamp)?;
         let shard = self.shard_of(&op.key.owner);
-        let args = self.args(shard).with(|body| {
-            body.text(op.key.owner.encode())
-                .text(&op.key.device)
+        let packed = |body: Packed| {
+            body.text(&op.key.device)
                 .number(op.stamp.conn.get())
                 .number(op.stamp.rev)
-                .number(op.reason.code())
                 .text(codec::encode_origin(op.origin.as_ref()))
+                .number(op.reason.code())
                 .number(self.options.tomb_ms)
-        });
-        let mut reply = self.run(shard, Function::Close, args).await?;
-        let value = match reply.word() {
-            "ok" => Closed::Ok {
-                committed: reply.flag()?,
-            },
-            "superseded" => Closed::Superseded {
+        };
+        let owner = op.key.owner.encode();
+        let mut reply = self.apply(shard, Kind::Close, owner, packed).await?;
+        let value = match reply.number()? {
+            SUPERSEDED => Closed::Superseded {
                 conn: conn_of(reply.number()?)?,
             },
-            _ => return reply.unknown(),
+            committed => Closed::Ok {
+                committed: committed == 1,
+            },
         };
         reply.answer(value)
     }
@@ -180,6 +177,7 @@ impl Store for RedisStore {
         let args = self
             .args(shard)
             .with(|body| body.text(holder).text(letter).number(ms));
+        self.behind(shard).await?;
         let mut reply = self.run(shard, Function::Renew, args).await?;
         let value = match reply.word() {
             "ok" => Renewed::Ok {

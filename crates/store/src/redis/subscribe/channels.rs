@@ -178,15 +178,21 @@ impl Channels {
     }
 
     fn deliver(&self, line: u64, data: &[Value]) {
-        let push = match data.get(1) {
-            Some(Value::BulkString(bytes)) => codec::decode_change(bytes)
-                .map_or(Push::Lost, |change| Push::Change(Box::new(change))),
-            _ => Push::Lost,
+        // Whatever one call committed comes as one push.
+        let changes = match data.get(1) {
+            Some(Value::BulkString(bytes)) => codec::decode_changes(bytes).ok(),
+            _ => None,
         };
         self.at(data, |channel| {
             // What comes over a line that was given up has a successor to tell it.
-            if channel.is_live(line) {
-                channel.tell(&push);
+            if !channel.is_live(line) {
+                return;
+            }
+            match changes {
+                Some(changes) => changes
+                    .into_iter()
+                    .for_each(|change| channel.tell(&Push::Change(Box::new(change)))),
+                None => channel.tell(&Push::Lost),
             }
         });
     }
