@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, net::SocketAddr, ops::AddAssign, rc::Rc, time::Duration};
 
 use adsum_local::{
-    ClusterOptions, EtcdCluster, Node, NodeOptions, RedisCluster, TestDir, eventually,
+    ClusterOptions, EtcdCluster, Machine, Node, NodeOptions, RedisCluster, TestDir, eventually,
 };
 use anyhow::{Context, Result, ensure};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     args::Target,
-    usage::{self, Machine, Usages},
+    usage::{self, Usages},
 };
 
 /// What is measured.

@@ -1,9 +1,10 @@
-//! What processes and the machine spend, from `/proc`.
+//! What processes spend, from `/proc`.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
+use adsum_local::machine::ticks;
 use anyhow::{Context, Result};
-use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::param::page_size;
 
 /// Processor time and memory of a process.
 #[derive(Debug, Clone, Copy)]
@@ -51,30 +52,4 @@ fn of_one(pid: u32) -> Result<Usage> {
         cpu: ticks(field(11)? + field(12)?),
         rss: field(21)? * page_size() as u64,
     })
-}
-
-fn ticks(count: u64) -> Duration {
-    Duration::from_secs_f64(count as f64 / clock_ticks_per_second() as f64)
-}
-
-/// What the whole machine has spent until now.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Machine {
-    pub(crate) busy: Duration,
-    pub(crate) steal: Duration,
-}
-
-impl Machine {
-    pub(crate) fn now() -> Self {
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let line = stat.lines().next().unwrap_or_default();
-        let fields = line.split_whitespace().skip(1);
-        let fields: Vec<u64> = fields.map(|n| n.parse().unwrap_or_default()).collect();
-        let field = |at: usize| fields.get(at).copied().unwrap_or_default();
-        // user, nice, system, irq, softirq; guests are counted in user.
-        Self {
-            busy: ticks(field(0) + field(1) + field(2) + field(5) + field(6)),
-            steal: ticks(field(7)),
-        }
-    }
 }

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod etcd;
 mod http;
 mod lock;
+pub mod machine;
 pub mod node;
 pub mod ports;
 pub mod process;
@@ -21,6 +22,7 @@ pub mod wait;
 
 pub use clock::FakeClock;
 pub use etcd::{EtcdCluster, EtcdMember};
+pub use machine::Machine;
 pub use node::{Node, NodeAuth, NodeOptions};
 pub use ports::Ports;
 pub use process::Process;

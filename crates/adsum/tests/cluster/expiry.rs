@@ -8,7 +8,7 @@ use adsum_core::{
     Conn, SessionKey, Stamp,
     store::{Alter, Altered, Store},
 };
-use adsum_tests::eventually;
+use adsum_tests::{Machine, eventually};
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use crate::world::{key, state};
 const SESSIONS: u32 = 100_000;
 /// What the longest call should stay below.
 const GOAL: Duration = Duration::from_millis(25);
-/// What it must stay below, on whatever machine.
+/// What it must stay below, on whatever machine, besides what the host took from it meanwhile.
 const BOUND: Duration = Duration::from_millis(250);
 /// Slower calls are remembered.
 const SLOW: Duration = Duration::from_millis(1);
@@ -42,6 +42,7 @@ async fn a_mass_expiry_is_swept_in_bounded_steps() -> Result<()> {
     );
 
     let marks = Marks::now(store).await?;
+    let before = Machine::now();
     let masters = scene.world.redis.masters().await?;
     for master in &masters {
         master.watch_slow(SLOW).await?;
@@ -86,17 +87,18 @@ async fn a_mass_expiry_is_swept_in_bounded_steps() -> Result<()> {
     for master in &masters {
         slow.extend(master.slow_calls().await?);
     }
+    let stolen = Machine::now().stolen_since(&before);
     slow.sort_unstable();
     let (longest, call) = slow.last().cloned().unwrap_or_default();
     println!(
-        "a mass expiry: {} calls above {SLOW:?}, the longest {longest:?} ({call}), goal {GOAL:?}",
+        "a mass expiry: {} calls above {SLOW:?}, the longest {longest:?} ({call}), goal {GOAL:?}; {stolen:?} stolen",
         slow.len()
     );
     if longest > GOAL {
         println!("WARNING: a mass expiry: the longest call is above its goal");
     }
     ensure!(
-        longest <= BOUND,
+        longest <= BOUND + stolen,
         "a call of {longest:?} keeps others waiting"
     );
     Ok(())

@@ -10,7 +10,7 @@ use adsum_core::{
     store::Store,
 };
 use adsum_gateway::feed::{Feed, FeedConfig, tcp};
-use adsum_tests::{Node, NodeOptions, eventually};
+use adsum_tests::{Machine, Node, NodeOptions, eventually};
 use anyhow::{Context, Result, ensure};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use tokio::{
@@ -217,6 +217,10 @@ pub(crate) fn seed() -> Result<u64> {
     }
 }
 
+/// Nobody waits longer for what was committed when dispatchers were killed, besides what the host
+/// took from the machine meanwhile.
+const GAP: Duration = Duration::from_secs(2);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rosters_survive_killed_dispatchers() -> Result<()> {
     let seed = seed()?;
@@ -245,8 +249,9 @@ async fn rosters_survive_killed_dispatchers() -> Result<()> {
     let (start, changes) = (Instant::now(), 20_000);
     let load = crowd.load(changes, 500, &mut random)?;
     let loaded = tokio::spawn(Crowd::done(load));
-    let mut kills = Vec::new();
+    let (mut kills, mut machine) = (Vec::new(), Vec::new());
     while !loaded.is_finished() {
+        machine.push(Machine::now());
         sleep(ms(random.random_range(1500..4000))).await;
         // Mostly one; at times two, whose shards then have nobody warm.
         let many = 1 + usize::from(random.random_bool(0.2));
@@ -265,21 +270,28 @@ async fn rosters_survive_killed_dispatchers() -> Result<()> {
     loaded.await??;
     let took = start.elapsed();
     let people = crowd.agree(&*store, &watchers).await?;
+    machine.push(Machine::now());
 
     let all: Vec<_> = watchers
         .iter()
         .flat_map(|w| w.delays(&crowd.ledger))
         .collect();
-    let mut longest = [Duration::ZERO; 2];
-    for (at, many) in &kills {
+    let (mut longest, mut late) = ([Duration::ZERO; 2], Vec::new());
+    for (n, (at, many)) in kills.iter().enumerate() {
         let around = *at - ms(500)..*at + ms(1000);
         let near = all.iter().filter(|(commit, _)| around.contains(commit));
         let gap = near.map(|(_, delay)| *delay).max().unwrap_or_default();
+        // From before this one until after the next: what the host took is not the service's.
+        let after = machine[machine.len().min(n + 3) - 1];
+        let stolen = after.stolen_since(&machine[n]);
         println!(
-            "{:5.1} s: {many} killed, longest gap {gap:.1?}",
+            "{:5.1} s: {many} killed, longest gap {gap:.1?}, {stolen:.1?} stolen",
             (*at - start).as_secs_f64()
         );
         longest[many - 1] = longest[many - 1].max(gap);
+        if gap >= GAP + stolen {
+            late.push(gap);
+        }
     }
     let moves: u64 = clients.iter().map(|c| c.feed.metrics().moves.get()).sum();
     println!(
@@ -292,16 +304,7 @@ async fn rosters_survive_killed_dispatchers() -> Result<()> {
         "longest gap in delivery: {:.1?} after one kill, {:.1?} after two at once",
         longest[0], longest[1]
     );
-    ensure!(
-        longest[0] < Duration::from_secs(2),
-        "a gap of {:?}",
-        longest[0]
-    );
-    ensure!(
-        longest[1] < Duration::from_secs(2),
-        "a gap of {:?}",
-        longest[1]
-    );
+    ensure!(late.is_empty(), "gaps of {late:?}");
     drop(watchers);
     for client in clients {
         client.leave().await?;
