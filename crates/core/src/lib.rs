@@ -20,6 +20,7 @@ pub mod store;
 mod topic;
 mod version;
 mod view;
+mod whole;
 
 pub use change::{Change, Event, Origin, Reason};
 pub use digest::Digest;
@@ -36,3 +37,4 @@ pub use status::{Manual, Status};
 pub use topic::Topic;
 pub use version::Version;
 pub use view::{Presence, TopicState, View};
+pub use whole::states_of;

@@ -187,6 +187,12 @@ impl Roster {
         digest
     }
 
+    /// The epoch of the last whole part that was taken of a shard.
+    #[must_use]
+    pub fn settled_in(&self, shard: Shard) -> Option<u64> {
+        self.whole.get(&shard).map(|at| at.epoch)
+    }
+
     /// How many of the absent are remembered.
     #[must_use]
     pub fn remembered(&self) -> usize {

@@ -27,6 +27,9 @@ pub struct Answer<T> {
     pub epoch: u64,
     /// The shard's clock, ms.
     pub at: u64,
+    /// The change that it committed, if that is all there is to say of its owner: they have no
+    /// other session, and the shard has settled. Of opens, changes and closes only.
+    pub whole: Option<Box<Change>>,
     /// What was asked.
     pub value: T,
 }

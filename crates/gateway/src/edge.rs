@@ -194,6 +194,8 @@ impl Edge {
             asked.unwrap_or_default();
         };
         parts.feed.on_check(Arc::new(check));
+        let feed = parts.feed.clone();
+        holder.on_whole(Arc::new(move |shard, change| feed.foresee(shard, &change)));
         let hub = Hub::new(parts.feed.clone(), config.hub, tasks.clone());
         let outbox_bounds = Bounds {
             answers: u32::try_from(config.outbox_answers).unwrap_or(u32::MAX),

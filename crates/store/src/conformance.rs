@@ -93,6 +93,7 @@ macro_rules! rules {
 rules! { $
     order:
         an_older_conn_is_superseded_from_another_holder_and_from_the_same,
+        a_change_of_the_only_session_is_answered_whole,
         a_late_duplicate_changes_nothing,
         an_open_after_its_close_is_stopped_by_the_tombstone,
         a_tombstone_is_never_lowered,

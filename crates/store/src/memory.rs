@@ -155,6 +155,27 @@ impl MemoryStore {
         Ok(Answer {
             epoch,
             at: call.now,
+            whole: None,
+            value,
+        })
+    }
+
+    /// A step that is about one session, and the change that it committed if that is all there is to
+    /// say of its owner.
+    fn write_session<T>(
+        &self,
+        shard: Shard,
+        step: impl FnOnce(&mut shard::Shard, &Call<'_>) -> Result<T>,
+    ) -> Result<Answer<T>> {
+        let answer = self.write(shard, |shard, call| {
+            let value = step(shard, call)?;
+            Ok((value, shard.whole()))
+        })?;
+        let (value, whole) = answer.value;
+        Ok(Answer {
+            epoch: answer.epoch,
+            at: answer.at,
+            whole,
             value,
         })
     }
@@ -213,21 +234,21 @@ impl Store for MemoryStore {
 
     async fn open(&self, op: Open) -> Result<Answer<Opened>> {
         self.options.limits.check(&op.state)?;
-        self.write(self.shard_of(&op.key.owner), |shard, call| {
+        self.write_session(self.shard_of(&op.key.owner), |shard, call| {
             shard.open(call, &op)
         })
     }
 
     async fn alter(&self, op: Alter) -> Result<Answer<Altered>> {
         self.options.limits.check(&op.state)?;
-        self.write(self.shard_of(&op.key.owner), |shard, call| {
+        self.write_session(self.shard_of(&op.key.owner), |shard, call| {
             shard.alter(call, &op)
         })
     }
 
     async fn close(&self, op: Close) -> Result<Answer<Closed>> {
         check_stamp(op.stamp)?;
-        self.write(self.shard_of(&op.key.owner), |shard, call| {
+        self.write_session(self.shard_of(&op.key.owner), |shard, call| {
             shard.close(call, &op)
         })
     }
@@ -252,12 +273,20 @@ impl Store for MemoryStore {
                     .map(|(_, n, op)| (*n, shard.touch(call, op)))
                     .collect::<Vec<_>>())
             })?;
-            let Answer { epoch, at, value } = answer;
-            answers.extend(
-                value
-                    .into_iter()
-                    .map(|(n, value)| (n, Answer { epoch, at, value })),
-            );
+            let Answer {
+                epoch, at, value, ..
+            } = answer;
+            answers.extend(value.into_iter().map(|(n, value)| {
+                (
+                    n,
+                    Answer {
+                        epoch,
+                        at,
+                        whole: None,
+                        value,
+                    },
+                )
+            }));
         }
         answers.sort_by_key(|(n, _)| *n);
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())

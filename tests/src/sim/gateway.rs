@@ -4,9 +4,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use adsum_core::{
-    Conn, NodeId, Reason, SessionKey,
+    Change, Conn, NodeId, Reason, SessionKey,
     hold::{Action, Hold, HoldTimes, Word},
-    store::{Lease, Shard, Store},
+    store::{Answer, Lease, Result, Shard, Store},
 };
 
 use super::{feed::Feed, store::SimStore, watcher::Pictures, world::World};
@@ -119,20 +119,26 @@ impl World {
         match action {
             Action::Open(op) => {
                 let call = async move { (store.open(op.clone()).await, op) };
-                self.spawn(process, call, move |w, (answer, op)| {
+                self.spawn(process, call, move |w, (mut answer, op)| {
+                    let whole = whole_of(&mut answer);
                     w.hold(g, shard, |hold, now| hold.opened(&op, answer, now));
+                    w.foresee(g, shard, whole.as_deref());
                 });
             }
             Action::Alter(op) => {
                 let call = async move { (store.alter(op.clone()).await, op) };
-                self.spawn(process, call, move |w, (answer, op)| {
+                self.spawn(process, call, move |w, (mut answer, op)| {
+                    let whole = whole_of(&mut answer);
                     w.hold(g, shard, |hold, now| hold.altered(&op, answer, now));
+                    w.foresee(g, shard, whole.as_deref());
                 });
             }
             Action::Close(op) => {
                 let call = async move { (store.close(op.clone()).await, op) };
-                self.spawn(process, call, move |w, (answer, op)| {
+                self.spawn(process, call, move |w, (mut answer, op)| {
+                    let whole = whole_of(&mut answer);
                     w.hold(g, shard, |hold, now| hold.closed(&op, answer, now));
+                    w.foresee(g, shard, whole.as_deref());
                 });
             }
             Action::Renew(incarnation, lease) => {
@@ -297,4 +303,9 @@ impl World {
             .map(|h| h.sessions().count())
             .sum()
     }
+}
+
+/// The change that an operation committed, if it is all there is to say of its owner.
+fn whole_of<T>(answer: &mut Result<Answer<T>>) -> Option<Box<Change>> {
+    answer.as_mut().ok()?.whole.take()
 }

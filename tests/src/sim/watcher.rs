@@ -7,7 +7,8 @@ use std::{
 };
 
 use adsum_core::{
-    Item, Leave, Pending, Reason, Roster, Topic, TopicState, UserId, UserKey, Version,
+    Change, Item, Leave, Pending, Reason, Roster, Topic, TopicState, UserId, UserKey, Version,
+    states_of,
     store::{Shard, Store},
 };
 use adsum_dispatcher::Mark;
@@ -167,6 +168,24 @@ impl World {
         for topic in touched {
             self.tell(g, topic);
         }
+    }
+
+    /// Takes a change of this gateway's own ahead of the feed, where its shard's part is whole and of
+    /// the same epoch.
+    pub(super) fn foresee(&mut self, g: usize, shard: Shard, whole: Option<&Change>) {
+        let Some(change) = whole else { return };
+        let pictures = &self.gateways[g].pictures;
+        let known = |key: TopicKey| {
+            let picture = pictures.topics.iter().find(|t| t.key == key);
+            picture.is_some_and(|picture| {
+                let whole = picture.parts.contains(&shard) && !picture.settling.contains(&shard);
+                whole && picture.roster.settled_in(shard) == Some(change.version.epoch)
+            })
+        };
+        let states = states_of(change).into_iter();
+        let states = states.filter(|s| known((s.tenant.clone(), s.topic.clone())));
+        let states = states.map(|state| (shard, state)).collect();
+        self.put_states(g, states);
     }
 
     pub(super) fn put_part(

@@ -40,6 +40,7 @@ fn ok<T>(epoch: u64, value: T) -> Result<Answer<T>> {
     Ok(Answer {
         epoch,
         at: 0,
+        whole: None,
         value,
     })
 }

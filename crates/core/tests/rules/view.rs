@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::common::{Step, Truth, device, owner, room, session_in, step};
 use adsum_core::{
     Change, Event, Item, Prefs, Presence, TenantId, Topic, TopicState, UserId, UserKey, Version,
-    Versioned, View, Visibility,
+    Versioned, View, Visibility, states_of,
 };
 use proptest::prelude::*;
 
@@ -86,6 +86,15 @@ fn keys(states: &[TopicState]) -> BTreeSet<Key> {
         .collect()
 }
 
+/// Whether a change is all there is to say of its owner.
+fn is_whole(truth: &Truth, change: &Change) -> bool {
+    let Event::Session { owner, after, .. } = &change.event else {
+        return false;
+    };
+    let person = truth.people.get(owner);
+    person.map_or(0, |p| p.sessions.len()) == usize::from(after.is_some())
+}
+
 fn put(who: u8, d: u8, rooms: &[u8]) -> Step {
     let rooms = rooms.iter().map(|r| (*r, None)).collect();
     Step::Put {
@@ -122,6 +131,13 @@ proptest! {
             let states = view.apply(&change);
             let after = picture(&truth);
             prop_assert_eq!(picture_of(&view), after.clone());
+            if is_whole(&truth, &change) {
+                let whole = states_of(&change);
+                prop_assert!(states.iter().all(|state| whole.contains(state)));
+                let mut laid = before.clone();
+                lay(&mut laid, &whole);
+                prop_assert_eq!(laid, after.clone(), "the rest is as it was");
+            }
             prop_assert_eq!(keys(&states), differences(&before, &after));
             prop_assert_eq!(keys(&states).len(), states.len(), "each topic and user once");
             prop_assert!(states.iter().all(|s| s.version == change.version));

@@ -29,7 +29,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use adsum_core::{TenantId, Topic, UserId, UserKey, membership::Membership, ring::ShardRing};
+use adsum_core::{
+    Change, TenantId, Topic, UserId, UserKey, membership::Membership, ring::ShardRing, store::Shard,
+};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -91,6 +93,12 @@ impl Feed {
     /// Tells of sessions that were changed elsewhere, from now on. Only the first caller is told.
     pub fn on_check(&self, tell: OnCheck) {
         let _ = self.shared.check.set(tell);
+    }
+
+    /// Takes a change that this gateway has committed itself, and that says all there is to say of
+    /// its owner, before a dispatcher tells it: those who watch here need not wait for that.
+    pub fn foresee(&self, shard: Shard, change: &Change) {
+        self.shared.foresee(shard, change);
     }
 
     /// Watches a topic. All watchers of one topic share one roster and one subscription.

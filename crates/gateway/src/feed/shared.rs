@@ -9,8 +9,9 @@ use std::{
     },
 };
 
-use adsum_core::{TenantId, UserId, ring::ShardRing, store::Shard};
+use adsum_core::{Change, TenantId, UserId, ring::ShardRing, states_of, store::Shard};
 use adsum_proto::Check;
+use adsum_telemetry::{clock, metrics, trace};
 use tokio::time::Instant;
 
 use super::{
@@ -18,7 +19,9 @@ use super::{
     contacts::Contacts,
     frames::{Decoded, Kind, Seen},
     metrics::FeedMetrics,
+    topic::Op,
     topics::Topics,
+    watch::Cause,
 };
 
 /// Told the epoch of a shard when a frame shows a new one: the store's `observe`.
@@ -67,7 +70,7 @@ impl Shared {
                 listed.entry(owner.tenant).or_default().push(owner.user);
             }
         }
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = self.now();
         for (key, ops) in batch.ops {
             // What was dropped lately may still be under way.
             if let Some(topic) = self.topics.get(&key) {
@@ -83,6 +86,39 @@ impl Shared {
         let mut seen = batch.seen;
         seen.retain(|s| s.settling || s.kind != Kind::Other);
         seen
+    }
+
+    /// Puts a change into the rosters ahead of the feed. What the feed says of it later is no news.
+    pub(super) fn foresee(&self, shard: Shard, change: &Change) {
+        let measured = change
+            .origin
+            .as_ref()
+            .filter(|_| metrics::on() || trace::on());
+        let cause = measured.map(|origin| {
+            let now = clock::wall_us();
+            Cause {
+                origin: origin.clone(),
+                committed_us: now,
+                routed_us: now,
+                received_us: now,
+            }
+        });
+        for state in states_of(change) {
+            let key = (state.tenant, state.topic);
+            if let Some(topic) = self.topics.get(&key) {
+                let op = Op::State {
+                    user: state.user,
+                    presence: state.presence,
+                    version: state.version,
+                    cause: cause.clone(),
+                };
+                topic.foresee(shard, change.version.epoch, op, self.now(), &self.metrics);
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn saw_epoch(&self, seen: &Seen) {

@@ -103,6 +103,24 @@ impl TopicFeed {
         }
     }
 
+    /// Takes a state ahead of the feed, if the shard's part is whole and of the same epoch: before
+    /// that nobody knows what it would be compared with.
+    pub(super) fn foresee(
+        &self,
+        shard: Shard,
+        epoch: u64,
+        op: Op,
+        now: u64,
+        metrics: &FeedMetrics,
+    ) {
+        let mut inner = lock(&self.inner);
+        let whole = inner.parts.contains(shard) && !inner.settling.contains(shard);
+        if whole && inner.roster.settled_in(shard) == Some(epoch) {
+            inner.put(shard, op, now);
+            inner.tell(metrics);
+        }
+    }
+
     pub(super) fn set_stale(&self, stale: bool, metrics: &FeedMetrics) {
         let mut inner = lock(&self.inner);
         if inner.stale != stale {

@@ -4,12 +4,12 @@
 mod task;
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
 use adsum_core::{
-    Conn, IdError, NodeId, Origin, Prefs, Reason, SessionKey, State,
+    Change, Conn, IdError, NodeId, Origin, Prefs, Reason, SessionKey, State,
     hold::{Hold, HoldTimes, Word},
     store::{Shard, Store},
 };
@@ -50,6 +50,10 @@ pub struct HolderConfig {
 
 /// What happens to sessions is told here, from the shards' tasks: must not block.
 pub type Tell = Arc<dyn Fn(SessionKey, Conn, Word) + Send + Sync>;
+
+/// Told of changes that say all there is to say of their owners, once the store has them: must not
+/// block.
+pub type OnWhole = Arc<dyn Fn(Shard, Change) + Send + Sync>;
 
 /// How a session ends.
 #[derive(Debug, Clone)]
@@ -98,6 +102,7 @@ enum Request {
 pub struct Holder {
     store: Arc<dyn Store>,
     shards: Arc<[mpsc::Sender<Request>]>,
+    whole: Arc<OnceLock<OnWhole>>,
 }
 
 impl Holder {
@@ -123,7 +128,7 @@ impl Holder {
         // All gateways count alike.
         let (start, started_at) = (Instant::now(), clock::wall_ms());
         let prompt: Arc<[AtomicU64]> = (0..store.shards()).map(|_| AtomicU64::new(0)).collect();
-        let mut shards = Vec::new();
+        let (mut shards, whole) = (Vec::new(), Arc::default());
         for shard in 0..store.shards() {
             let (requests, inbox) = mpsc::channel(config.backlog);
             let first = started_at + jitter(shard, times.renew_ms);
@@ -134,6 +139,7 @@ impl Holder {
                 start,
                 started_at,
                 prompt: Arc::clone(&prompt),
+                whole: Arc::clone(&whole),
             };
             tracker.spawn(Task::new(shard, hold, around, config).run(inbox));
             shards.push(requests);
@@ -141,7 +147,13 @@ impl Holder {
         Ok(Self {
             store,
             shards: shards.into(),
+            whole,
         })
+    }
+
+    /// Tells of changes as soon as the store has them, from now on. Only the first caller is told.
+    pub fn on_whole(&self, tell: OnWhole) {
+        let _ = self.whole.set(tell);
     }
 
     /// A client said hello.

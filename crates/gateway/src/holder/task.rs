@@ -3,14 +3,14 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use adsum_core::{
-    SessionKey,
+    Change, SessionKey,
     hold::{Action, Hold},
     store::{Alter, Altered, Answer, Close, Closed, Open, Opened, Renewed, Result, Shard, Store},
 };
@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{HolderConfig, Request, Tell, ms};
+use super::{HolderConfig, OnWhole, Request, Tell, ms};
 
 /// Operations of one shard under way at a time; the others wait their turn.
 const UNDER_WAY: usize = 128;
@@ -48,6 +48,18 @@ enum Heard {
     Drained(oneshot::Sender<()>),
 }
 
+impl Heard {
+    /// The change that was committed, if it is all there is to say of its owner.
+    fn whole(&mut self) -> Option<Box<Change>> {
+        match self {
+            Self::Opened(_, Ok(answer)) => answer.whole.take(),
+            Self::Altered(_, Ok(answer)) => answer.whole.take(),
+            Self::Closed(_, Ok(answer)) => answer.whole.take(),
+            _ => None,
+        }
+    }
+}
+
 /// What the tasks of all shards share.
 pub(super) struct Around {
     pub(super) store: Arc<dyn Store>,
@@ -57,6 +69,7 @@ pub(super) struct Around {
     pub(super) started_at: u64,
     /// When each shard was last renewed without delay.
     pub(super) prompt: Arc<[AtomicU64]>,
+    pub(super) whole: Arc<OnceLock<OnWhole>>,
 }
 
 /// One shard's.
@@ -105,8 +118,10 @@ impl Task {
                 .saturating_sub(self.now())
                 .clamp(1, LONGEST_WAIT_MS);
             let next = Instant::now() + Duration::from_millis(wait);
+            let mut whole = None;
             let actions = tokio::select! {
-                Some(heard) = self.under_way.next(), if !self.under_way.is_empty() => {
+                Some(mut heard) = self.under_way.next(), if !self.under_way.is_empty() => {
+                    whole = heard.whole();
                     self.hear(heard)
                 }
                 request = inbox.recv() => match request {
@@ -119,6 +134,10 @@ impl Task {
                 }
             };
             self.act(actions);
+            // Whoever caused it is answered first.
+            if let (Some(change), Some(tell)) = (whole, self.around.whole.get()) {
+                tell(self.shard, *change);
+            }
             let away = self.stuck();
             self.act(away);
         }

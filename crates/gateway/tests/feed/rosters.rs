@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use adsum_core::{Topic, UserKey, ring::ShardRing};
+use adsum_core::{
+    Change, Conn, DeviceId, Event, Holder, Membership, Prefs, RoomId, Stamp, State, Topic, UserKey,
+    Version, ring::ShardRing,
+};
 use adsum_gateway::feed::TopicEvent;
 use adsum_proto::feed::{self, frame::Body, gateway_frame};
 
@@ -79,6 +82,71 @@ async fn parts_and_states_assemble() {
         ),
         (2, 6, 0)
     );
+}
+
+/// A change of somebody who has no other session: in these rooms now, in `r` before.
+fn change(epoch: u64, seq: u64, name: &str, rooms: &[&str]) -> Change {
+    let rooms = rooms.iter().map(|r| RoomId::new(*r).unwrap());
+    let session = adsum_core::Session {
+        holder: Holder::Own,
+        stamp: Stamp {
+            conn: Conn::new(1).unwrap(),
+            rev: 1,
+        },
+        opened_at: 1,
+        state: State {
+            rooms: rooms.map(|r| (r, Membership::default())).collect(),
+            ..State::default()
+        },
+    };
+    Change {
+        version: Version::new(epoch, seq),
+        at: 1,
+        event: Event::Session {
+            owner: UserKey::new(tenant(), user(name)),
+            device: DeviceId::new("web").unwrap(),
+            rooms_before: vec![RoomId::new("r").unwrap()],
+            after: Some(session),
+            prefs: Prefs::default(),
+            reason: None,
+        },
+        origin: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_committed_here_is_told_ahead_of_the_feed_and_once() {
+    let (world, mut a) = one(1).await;
+    let watch = world.watch("r");
+    a.add().await;
+    let foresee = |change: Change| world.feed.foresee(0, &change);
+    foresee(change(EPOCH, 11, "dan", &["r"]));
+    a.send([part(0, 12, "r", &[("ann", 3)])]);
+    let mut client = Client::new(watch).await;
+    assert_eq!(
+        client.names(),
+        ["ann"],
+        "there was nothing to compare it with"
+    );
+
+    foresee(change(EPOCH, 13, "dan", &["r"]));
+    client.next().await;
+    assert_eq!(client.names(), ["ann", "dan"]);
+    a.send([here(0, 13, "r", "dan")]);
+    assert!(client.drain().await.is_empty(), "it is known");
+    foresee(change(EPOCH, 15, "dan", &[]));
+    client.next().await;
+    a.send([busy(0, 14, "r", "dan"), gone(0, 15, "r", "dan")]);
+    assert!(client.drain().await.is_empty(), "older, and known");
+    assert_eq!(client.names(), ["ann"]);
+
+    foresee(change(EPOCH + 1, 16, "dan", &["r"]));
+    assert!(client.drain().await.is_empty(), "of an epoch not seen yet");
+    a.send([settling(part(0, 16, "r", &[("ann", 3)]))]);
+    client.drain().await;
+    foresee(change(EPOCH, 17, "ann", &[]));
+    assert!(client.drain().await.is_empty(), "others may be missing");
+    assert_eq!(client.names(), ["ann"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,52 @@ pub async fn an_older_conn_is_superseded_from_another_holder_and_from_the_same(l
     );
 }
 
+/// Whoever commits a change is told it with the answer, if it is all there is to say of its owner.
+pub async fn a_change_of_the_only_session_is_answered_whole(labs: &dyn Labs) {
+    let kit = Kit::new(labs).await;
+    let store = kit.lab.caller().await;
+    let alter = |path: &str, rev, rooms: &[&str]| {
+        let op = Alter {
+            key: key(path),
+            stamp: stamp(5, rev),
+            state: state(rooms),
+            origin: None,
+        };
+        store.alter(op)
+    };
+    let close = |path: &str| {
+        let op = Close {
+            key: key(path),
+            stamp: stamp(5, 9),
+            reason: Reason::Leave,
+            origin: None,
+        };
+        store.close(op)
+    };
+    let opened = store.open(open("bob/web", "a~1", (5, 1), &["r"])).await;
+    assert_eq!(opened.unwrap().whole, None, "others may come back");
+    kit.settle().await;
+
+    let opened = store.open(open("ann/web", "b~1", (5, 1), &["r"])).await;
+    let whole = opened.unwrap().whole;
+    assert_eq!(whole.as_deref(), kit.log().await.last());
+    let altered = alter("ann/web", 2, &["r", "s"]).await.unwrap();
+    assert_eq!(altered.whole.as_deref(), kit.log().await.last());
+    let altered = alter("ann/web", 3, &["r", "s"]).await.unwrap();
+    assert_eq!(altered.whole, None, "nothing was committed");
+    let opened = store.open(open("ann/app", "b~1", (5, 1), &[])).await;
+    assert_eq!(opened.unwrap().whole, None, "there is another session");
+    assert_eq!(alter("ann/web", 4, &[]).await.unwrap().whole, None);
+    assert_eq!(close("ann/web").await.unwrap().whole, None);
+    let closed = close("ann/app").await.unwrap();
+    assert_eq!(closed.whole.as_deref(), kit.log().await.last());
+    assert_eq!(close("ann/app").await.unwrap().whole, None, "it is closed");
+
+    kit.lab.fail_over(0).await;
+    let opened = store.open(open("cem/web", "c~1", (5, 1), &["r"])).await;
+    assert_eq!(opened.unwrap().whole, None, "it settles again");
+}
+
 /// The same conn with a rev that is not higher is answered like the first and has no effect.
 pub async fn a_late_duplicate_changes_nothing(labs: &dyn Labs) {
     let kit = Kit::settled(labs).await;

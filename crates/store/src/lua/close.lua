@@ -1,7 +1,7 @@
 -- Closes a session and leaves a tombstone for its connection.
 --
 -- A close: owner device conn rev origin reason (code) tomb_ms
--- Answers: committed | SUPERSEDED conn
+-- Answers: committed | WHOLE record | SUPERSEDED conn
 
 local function close(key, person, standing, _, owner, device, conn, rev, origin, reason, tomb_ms)
   local old, place = find(person, device)
@@ -16,6 +16,9 @@ local function close(key, person, standing, _, owner, device, conn, rev, origin,
   if not old then
     return 0
   end
-  remove_session(owner, person, place, reason, origin)
+  local record = remove_session(owner, person, place, reason, origin)
+  if #person < 5 and unsettled == 0 then
+    return WHOLE, record
+  end
   return 1
 end

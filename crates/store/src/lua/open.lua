@@ -2,7 +2,7 @@
 --
 -- An open: owner device conn rev origin holder holder_ms opened_at rooms state (a string)
 --          prefs carried, or false
--- Answers: committed session prefs | GONE | SUPERSEDED conn
+-- Answers: committed session prefs | WHOLE record | GONE | SUPERSEDED conn
 
 -- Of the call that runs: the holder that was asked for last, and whether it may hold more.
 local asked_for, granted
@@ -90,15 +90,19 @@ local function open(key, person, standing, prefs_bytes,
     add_pair(hold, 0, holder .. '\31' .. key)
   end
 
-  local committed = 0
+  local committed, record = 0, nil
   if not (old and old[4] == opened_at and old[6] == state and same_list(old[5], rooms)
       and same_list(prefs, person[4])) then
     committed = 1
-    commit(2, 0, owner, device, names_of(old), session_bytes, prefs_bytes, origin)
+    record = commit(2, 0, owner, device, names_of(old), session_bytes, prefs_bytes, origin)
   end
   if person then
     person[4] = prefs
   end
+  local whole = record and is_alone(person, device)
   write_session(owner, person, device, session, session_bytes, prefs_bytes, committed)
+  if whole then
+    return WHOLE, record
+  end
   return committed, session_bytes, prefs_bytes
 end

@@ -58,7 +58,7 @@ local function push()
 end
 
 -- Numbers and logs one change; rooms, session and prefs come packed. The head is written and the
--- change pushed by `finish`, with all others of the call.
+-- change pushed by `finish`, with all others of the call. Answers its record.
 local function commit(event, reason, owner, device, rooms_before, session, prefs, origin)
   seq = seq + 1
   version = pack(1, epoch, seq)
@@ -75,6 +75,7 @@ local function commit(event, reason, owner, device, rooms_before, session, prefs
   if push_bytes > PUSH_BYTES then
     push()
   end
+  return record
 end
 
 -- What is written together, each list for one command. Whatever reads the same again within one

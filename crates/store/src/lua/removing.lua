@@ -11,7 +11,8 @@ local function bury(key, standing, conn, tomb_ms)
   add_pair(put_deadlines, till, 't' .. key)
 end
 
--- Removes one session: last seen first, then the person or what is left of it.
+-- Removes one session: last seen first, then the person or what is left of it. Answers the record
+-- of the change.
 local function remove_session(owner, person, place, reason, origin)
   local device, session, prefs = person[place], person[place + 1], person[4]
   table.remove(person, place)
@@ -25,9 +26,10 @@ local function remove_session(owner, person, place, reason, origin)
     end
     add(drop_people, owner)
   end
-  commit(2, reason, owner, device, names_of(session), NONE, pack_prefs(prefs), origin)
+  local record = commit(2, reason, owner, device, names_of(session), NONE, pack_prefs(prefs), origin)
   if not last then
     person[2], person[3] = epoch, seq
     add_pair(put_people, owner, pack(person))
   end
+  return record
 end

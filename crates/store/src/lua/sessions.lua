@@ -6,6 +6,8 @@
 
 -- How an operation of a session ended, if not with 0 or 1 for whether a change was committed.
 local GONE, UNKNOWN, SUPERSEDED = 2, 2, 3
+-- Or with 4 and the record of the change, if that is all there is to say of its owner.
+local WHOLE = 4
 
 -- Prefs of those who never set any, packed and not. Nobody may change the latter.
 local DEFAULT, NEVER_SET = '\150\0\0\0\0\0\0', { 0, 0, 0, 0, 0, 0 }
@@ -50,6 +52,11 @@ local function read_person(raw)
     end
     return person
   end
+end
+
+-- Whether somebody has no session but this one, as far as that is known: not while it settles.
+local function is_alone(person, device)
+  return unsettled == 0 and (not person or #person == 6 and person[5] == device)
 end
 
 -- The device's session and its place, or nothing.

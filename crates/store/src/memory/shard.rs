@@ -171,6 +171,19 @@ impl Shard {
         self.log.add(change, call.options);
     }
 
+    /// The last change of this step, if it is all there is to say of its owner: they have no other
+    /// session, and the shard has settled.
+    pub(super) fn whole(&self) -> Option<Box<Change>> {
+        let change = self.committed.last()?;
+        let Event::Session { owner, after, .. } = &change.event else {
+            return None;
+        };
+        let sessions = self.people.get(owner);
+        let sessions = sessions.map_or(0, |record| record.person.sessions.len());
+        let settled = self.meta.as_ref().is_some_and(|meta| !meta.unsettled);
+        (settled && sessions == usize::from(after.is_some())).then(|| Box::new((**change).clone()))
+    }
+
     /// The person's record, made if they have none.
     pub(super) fn record(&mut self, user: &UserKey) -> &mut Record {
         self.people.entry(user.clone()).or_insert_with(|| {

@@ -1,6 +1,9 @@
 //! Reads what the functions answer, strictly: anything else is [`StoreError::Corrupt`].
 
-use adsum_core::store::{Answer, Result, StoreError};
+use adsum_core::{
+    Change, codec,
+    store::{Answer, Result, StoreError},
+};
 use redis::Value;
 
 fn corrupt(what: &str, value: &Value) -> StoreError {
@@ -90,6 +93,7 @@ pub(super) struct Reply {
     word: String,
     pub(super) epoch: u64,
     pub(super) at: u64,
+    whole: Option<Box<Change>>,
     rest: std::vec::IntoIter<Value>,
 }
 
@@ -104,6 +108,7 @@ impl Reply {
             word,
             epoch,
             at,
+            whole: None,
             rest,
         })
     }
@@ -142,6 +147,12 @@ impl Reply {
         bytes(self.next())
     }
 
+    /// A change that is all there is to say of its owner: whoever asked is told of it, too.
+    pub(super) fn whole(&mut self) -> Result<&Change> {
+        let change = codec::decode_change(&self.bytes()?)?;
+        Ok(self.whole.insert(Box::new(change)))
+    }
+
     pub(super) fn list(&mut self) -> Result<Vec<Value>> {
         list(self.next())
     }
@@ -155,6 +166,7 @@ impl Reply {
             word: self.word.clone(),
             epoch: self.epoch,
             at: self.at,
+            whole: None,
             rest: values.into_iter(),
         })
     }
@@ -165,6 +177,7 @@ impl Reply {
             None => Ok(Answer {
                 epoch: self.epoch,
                 at: self.at,
+                whole: self.whole,
                 value,
             }),
             Some(_) => Err(StoreError::Corrupt(format!(

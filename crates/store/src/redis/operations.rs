@@ -1,8 +1,8 @@
 //! The store's contract: each operation becomes a call of a function on its shard, or a part of one.
 
 use adsum_core::{
-    DeviceId, Incarnation, Invalid, Origin, Preference, SessionKey, UserId, UserKey, Version,
-    codec,
+    Change, DeviceId, Event, Incarnation, Invalid, Origin, Preference, Prefs, Session, SessionKey,
+    UserId, UserKey, Version, codec,
     store::{
         Alter, Altered, Answer, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Preferred,
         Push, Renewed, Result, ScanPage, Shard, Store, StoreError, Swept, Touch, Touched, UserRead,
@@ -16,7 +16,7 @@ use super::{
     answers::bytes,
     functions::{Function, Packed},
     run::conn_of,
-    together::{Kind, REFUSED, SUPERSEDED},
+    together::{Kind, REFUSED, SUPERSEDED, WHOLE},
 };
 use crate::numbers::{check_stamp, check_version};
 
@@ -61,6 +61,14 @@ impl Store for RedisStore {
             SUPERSEDED => Opened::Superseded {
                 conn: conn_of(reply.number()?)?,
             },
+            WHOLE => {
+                let (session, prefs) = session_in(reply.whole()?)?;
+                Opened::Ok {
+                    session,
+                    prefs,
+                    committed: true,
+                }
+            }
             committed => Opened::Ok {
                 committed: committed == 1,
                 session: Box::new(codec::decode_session(&reply.bytes()?)?),
@@ -89,6 +97,10 @@ impl Store for RedisStore {
             SUPERSEDED => Altered::Superseded {
                 conn: conn_of(reply.number()?)?,
             },
+            WHOLE => Altered::Ok {
+                session: session_in(reply.whole()?)?.0,
+                committed: true,
+            },
             committed => Altered::Ok {
                 committed: committed == 1,
                 session: Box::new(codec::decode_session(&reply.bytes()?)?),
@@ -114,6 +126,10 @@ impl Store for RedisStore {
             SUPERSEDED => Closed::Superseded {
                 conn: conn_of(reply.number()?)?,
             },
+            WHOLE => {
+                reply.whole()?;
+                Closed::Ok { committed: true }
+            }
             committed => Closed::Ok {
                 committed: committed == 1,
             },
@@ -319,5 +335,17 @@ impl RedisStore {
             body.text(codec::encode_origin(origin))
         });
         self.run_prefer(shard, args).await
+    }
+}
+
+/// What a change says of the session that it is about.
+fn session_in(change: &Change) -> Result<(Box<Session>, Prefs)> {
+    match &change.event {
+        Event::Session {
+            after: Some(session),
+            prefs,
+            ..
+        } => Ok((Box::new(session.clone()), *prefs)),
+        _ => Err(StoreError::Corrupt("a change of no session".into())),
     }
 }

@@ -110,7 +110,12 @@ impl RedisStore {
                 },
                 Some(_) => return reply.unknown(),
             };
-            answers.push(Answer { epoch, at, value });
+            answers.push(Answer {
+                epoch,
+                at,
+                whole: None,
+                value,
+            });
         }
         reply.answer(())?;
         Ok(answers)

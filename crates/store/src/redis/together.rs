@@ -33,6 +33,8 @@ pub(super) enum Kind {
 /// How it ended, if not with whether a change was committed.
 pub(super) const REFUSED: u64 = 2;
 pub(super) const SUPERSEDED: u64 = 3;
+/// With a change that is all there is to say of its owner.
+pub(super) const WHOLE: u64 = 4;
 
 impl Kind {
     const fn letter(self) -> &'static [u8] {
@@ -47,7 +49,7 @@ impl Kind {
     fn more(self, first: u64) -> Result<usize> {
         match (first, self) {
             (0 | 1, Self::Open) => Ok(2),
-            (0 | 1, Self::Change) | (SUPERSEDED, _) => Ok(1),
+            (0 | 1, Self::Change) | (SUPERSEDED | WHOLE, _) => Ok(1),
             (0 | 1, Self::Close) | (REFUSED, Self::Open | Self::Change) => Ok(0),
             _ => Err(StoreError::Corrupt(
                 "an operation ended in no known way".into(),
@@ -304,7 +306,7 @@ mod tests {
 
     #[test]
     fn answers_that_make_no_sense_are_errors() {
-        for (kind, first) in [(Kind::Close, REFUSED), (Kind::Open, 4), (Kind::Change, 9)] {
+        for (kind, first) in [(Kind::Close, REFUSED), (Kind::Open, 5), (Kind::Change, 9)] {
             assert!(kind.more(first).is_err());
         }
     }

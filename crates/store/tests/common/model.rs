@@ -158,6 +158,21 @@ impl ModelShard {
         sorted
     }
 
+    /// The number of the newest change.
+    pub(crate) fn newest(&self) -> Option<Version> {
+        self.log.last().map(|change| change.version)
+    }
+
+    /// What was committed since, if it is all there is to say of this user.
+    pub(crate) fn whole(&self, before: Option<Version>, user: &UserKey) -> Option<Box<Change>> {
+        let change = self.log.last().filter(|c| Some(c.version) != before)?;
+        let about = matches!(&change.event, Event::Session { owner, .. } if owner == user);
+        let closed = matches!(&change.event, Event::Session { after: None, .. });
+        let sessions = self.person(user).map_or(0, |person| person.sessions.len());
+        let settled = self.meta.as_ref().is_some_and(|meta| !meta.unsettled);
+        (about && settled && sessions == usize::from(!closed)).then(|| Box::new(change.clone()))
+    }
+
     fn person(&self, user: &UserKey) -> Option<&Person> {
         self.people
             .iter()

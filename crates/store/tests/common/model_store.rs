@@ -175,6 +175,27 @@ impl ModelStore {
         Ok(Answer {
             epoch,
             at: call.now,
+            whole: None,
+            value,
+        })
+    }
+
+    /// A step about one session: the change that it committed, if it is all there is to say.
+    fn write_session<T>(
+        &self,
+        owner: &UserKey,
+        step: impl FnOnce(&mut ModelShard, Call<'_>) -> Result<T>,
+    ) -> Result<Answer<T>> {
+        let answer = self.write(self.shard_of(owner), |shard, call| {
+            let before = shard.newest();
+            let value = step(shard, call)?;
+            Ok((value, shard.whole(before, owner)))
+        })?;
+        let (value, whole) = answer.value;
+        Ok(Answer {
+            epoch: answer.epoch,
+            at: answer.at,
+            whole,
             value,
         })
     }
@@ -216,16 +237,16 @@ impl Store for ModelStore {
 
     async fn open(&self, op: Open) -> Result<Answer<Opened>> {
         self.options.limits.check(&op.state)?;
-        self.write(self.shard_of(&op.key.owner), |s, c| s.open(c, &op))
+        self.write_session(&op.key.owner, |s, c| s.open(c, &op))
     }
 
     async fn alter(&self, op: Alter) -> Result<Answer<Altered>> {
         self.options.limits.check(&op.state)?;
-        self.write(self.shard_of(&op.key.owner), |s, c| s.alter(c, &op))
+        self.write_session(&op.key.owner, |s, c| s.alter(c, &op))
     }
 
     async fn close(&self, op: Close) -> Result<Answer<Closed>> {
-        self.write(self.shard_of(&op.key.owner), |s, c| s.close(c, &op))
+        self.write_session(&op.key.owner, |s, c| s.close(c, &op))
     }
 
     async fn touch(&self, ops: Vec<Touch>) -> Result<Vec<Answer<Touched>>> {
@@ -245,6 +266,7 @@ impl Store for ModelStore {
                 answers[place] = Some(Answer {
                     epoch: answer.epoch,
                     at: answer.at,
+                    whole: None,
                     value,
                 });
             }
