@@ -149,7 +149,7 @@ fn beside_bare(crowd: &mut Crowd<'_>, stage: &Stage, target: &Target) -> Result<
         load,
         manner,
         Bareness {
-            diffs: crowd.diffs_per_frame().round().max(1.0) as usize,
+            diffs: crowd.diffs_per_frame().max(1.0),
             servers: stage.servers.len(),
             threads: target.threads(),
         },

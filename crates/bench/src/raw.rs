@@ -40,9 +40,9 @@ pub(crate) struct Raw {
     manner: Manner,
     #[command(flatten)]
     load: Load,
-    /// Lines in a frame.
-    #[arg(long, default_value_t = 1)]
-    diffs: usize,
+    /// Lines in a frame, on average.
+    #[arg(long, default_value_t = 1.0)]
+    diffs: f64,
     /// Servers, each with a part of every room.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     servers: u16,
@@ -57,17 +57,23 @@ pub(crate) struct Raw {
 /// What the servers are like.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bareness {
-    /// Lines in a frame.
-    pub(crate) diffs: usize,
+    /// Lines in a frame, on average.
+    pub(crate) diffs: f64,
     pub(crate) servers: usize,
     pub(crate) threads: u16,
+}
+
+/// Lines in the frames of one room, so that over all rooms there are as many as asked for.
+fn lines_in(diffs: f64, room: usize) -> usize {
+    let sum = |rooms: usize| (diffs * rooms as f64).round() as usize;
+    (sum(room + 1) - sum(room)).max(1)
 }
 
 /// What a bare server does.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct RawResult {
     pub(crate) diffs_per_s: f64,
-    pub(crate) diffs_per_frame: usize,
+    pub(crate) diffs_per_frame: f64,
     pub(crate) cpu_us_per_diff: f64,
     pub(crate) cpu_us_per_frame: f64,
 }
@@ -95,13 +101,13 @@ impl AddAssign for Turn {
 }
 
 impl Turn {
-    fn result(self, diffs: usize) -> RawResult {
+    fn result(self, diffs: f64) -> RawResult {
         let cpu_us_per_diff = self.cpu_s * 1e6 / self.lines.max(1.0);
         RawResult {
             diffs_per_s: self.lines / self.took_s.max(1e-9),
             diffs_per_frame: diffs,
             cpu_us_per_diff,
-            cpu_us_per_frame: cpu_us_per_diff * diffs as f64,
+            cpu_us_per_frame: cpu_us_per_diff * diffs,
         }
     }
 }
@@ -109,7 +115,7 @@ impl Turn {
 impl Raw {
     pub(crate) fn run(self) -> Result<()> {
         let bareness = Bareness {
-            diffs: self.diffs.max(1),
+            diffs: self.diffs.max(1.0),
             servers: self.servers.into(),
             threads: self.threads,
         };
@@ -140,7 +146,7 @@ pub(crate) struct Turns {
     child: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
-    diffs: usize,
+    diffs: f64,
     sum: Turn,
 }
 
@@ -218,7 +224,9 @@ impl Bench {
             opened: 0,
             failed: None,
             lines: vec![0; load.rooms],
-            lines_per_frame: load.members * like.diffs,
+            whole: (0..load.rooms)
+                .map(|room| load.members * lines_in(like.diffs, room))
+                .collect(),
             all: 0,
         };
         let all = load.rooms * load.members;
@@ -289,7 +297,7 @@ impl Servers {
             all: (0..like.servers).map(start).collect::<Result<_>>()?,
             sent: vec![0; load.rooms],
             next: 0,
-            most: (load.window / like.diffs).max(LEAST),
+            most: ((load.window as f64 / like.diffs) as usize).max(LEAST),
         })
     }
 
@@ -385,14 +393,15 @@ struct Rooms {
     opened: usize,
     failed: Option<String>,
     lines: Vec<usize>,
-    lines_per_frame: usize,
+    /// Lines that all of a room have of one frame.
+    whole: Vec<usize>,
     all: u64,
 }
 
 impl Rooms {
     /// Frames that all of a room have.
     fn done(&self, room: usize) -> usize {
-        self.lines[room] / self.lines_per_frame
+        self.lines[room] / self.whole[room]
     }
 }
 
@@ -414,5 +423,20 @@ impl Actor for Rooms {
 
     fn closed(&mut self, _: Id, why: String) {
         self.failed = Some(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_have_as_many_lines_as_asked_for() {
+        for (diffs, rooms) in [(1.0, 7), (2.4, 100), (2.567, 100), (3.0, 1)] {
+            let lines: usize = (0..rooms).map(|room| lines_in(diffs, room)).sum();
+            let asked = diffs * rooms as f64;
+            assert!((lines as f64 - asked).abs() <= 0.5, "{lines} not {asked}");
+            assert!((0..rooms).all(|room| lines_in(diffs, room).abs_diff(diffs as usize) <= 1));
+        }
     }
 }

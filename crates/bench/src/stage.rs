@@ -13,6 +13,9 @@ use crate::{
     usage::{self, Usages},
 };
 
+/// As etcd has it by itself.
+const ETCD_HEARTBEAT: Duration = Duration::from_millis(100);
+
 /// What is measured.
 pub(crate) struct Stage {
     pub(crate) servers: Vec<SocketAddr>,
@@ -55,7 +58,8 @@ impl Ground {
             ..ClusterOptions::default()
         };
         let (redis, etcd) = runtime.block_on(async {
-            tokio::try_join!(RedisCluster::start_with(options), EtcdCluster::start(3))
+            let etcd = EtcdCluster::start_with(3, ETCD_HEARTBEAT);
+            tokio::try_join!(RedisCluster::start_with(options), etcd)
         })?;
         Ok(Rc::new(Self {
             redis,

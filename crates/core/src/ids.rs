@@ -175,6 +175,20 @@ impl UserKey {
         format!("{}{JOIN}{}", self.tenant, self.user)
     }
 
+    /// Shows the bytes of [`encode`](Self::encode) to somebody who does not keep them.
+    pub(crate) fn with_bytes<T>(&self, show: impl FnOnce(&[u8]) -> T) -> T {
+        let mut room = [0; 2 * MAX_BYTES + JOIN.len_utf8()];
+        let mut used = 0;
+        let mut join = [0; JOIN.len_utf8()];
+        let join: &str = JOIN.encode_utf8(&mut join);
+        for part in [&*self.tenant.0, join, &*self.user.0] {
+            // No id is longer than it may be.
+            room[used..used + part.len()].copy_from_slice(part.as_bytes());
+            used += part.len();
+        }
+        show(&room[..used])
+    }
+
     /// Reads what [`encode`](Self::encode) wrote.
     ///
     /// # Errors

@@ -4,12 +4,16 @@
 //! A ring has 256 points for each of its members; a point is the hash of
 //! `<name> 0x1F <number in decimal>`. A key belongs to the first point at or after its own hash.
 
+mod shards;
+
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashring::HashRing;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::{UserKey, store::Shard};
+use crate::store::Shard;
+
+pub use shards::ShardRing;
 
 const POINTS: u32 = 256;
 
@@ -59,6 +63,17 @@ impl Hash for Point {
     }
 }
 
+/// All points of members with these names.
+fn points<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Vec<Point> {
+    let of = |(member, name): (u16, N)| {
+        (0..POINTS).map(move |n| Point {
+            label: format!("{}\u{1f}{n}", name.as_ref()).into(),
+            member,
+        })
+    };
+    (0..u16::MAX).zip(names).flat_map(of).collect()
+}
+
 /// A ring of named members, which are known by their place in the list.
 #[derive(Clone, Debug)]
 pub struct Ring {
@@ -73,15 +88,8 @@ impl Ring {
     /// Never with fewer than 65,536 members; more are cut off.
     pub fn new<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
         let mut ring = HashRing::with_hasher(Xxh3);
-        let mut members = 0;
-        let mut points = Vec::new();
-        for (member, name) in (0..u16::MAX).zip(names) {
-            members += 1;
-            points.extend((0..POINTS).map(|n| Point {
-                label: format!("{}\u{1f}{n}", name.as_ref()).into(),
-                member,
-            }));
-        }
+        let points = points(names);
+        let members = points.len() / POINTS as usize;
         ring.batch_add(points);
         Self { ring, members }
     }
@@ -107,26 +115,6 @@ impl Ring {
             }
         }
         order
-    }
-}
-
-/// Users onto shards.
-#[derive(Clone, Debug)]
-pub struct ShardRing(Ring);
-
-impl ShardRing {
-    /// The ring of `shards` shards, named by their numbers.
-    #[must_use]
-    pub fn new(shards: Shard) -> Self {
-        Self(Ring::new((0..shards).map(|s| format!("shard-{s}"))))
-    }
-
-    /// The shard of a user: by `tenant 0x1F user`.
-    #[must_use]
-    pub fn shard_of(&self, user: &UserKey) -> Shard {
-        let member = self.0.get(user.encode().as_bytes()).unwrap_or_default();
-        // A ring of shards has at most as many members as a shard number can count.
-        Shard::try_from(member).unwrap_or_default()
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Fan {
     pub(crate) counts: Counts,
     pub(crate) latency: Times,
     pub(crate) last: Times,
-    /// Until it was there, whenever it was read; empty where that is not noted.
+    /// Until it was there, whenever it was read, of those who note it.
     pub(crate) arrival: Times,
     arrived: Option<Instant>,
     pub(crate) failed: Option<String>,
@@ -212,8 +212,8 @@ impl Actor for Fan {
         self.waiting_to_open -= 1;
     }
 
-    fn arrived(&mut self, at: Instant) {
-        self.arrived = Some(at);
+    fn arrived(&mut self, at: Option<Instant>) {
+        self.arrived = at;
     }
 
     fn line(&mut self, id: Id, line: Line<'_>, now: Instant) {

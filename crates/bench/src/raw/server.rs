@@ -15,6 +15,7 @@ use tokio::{
     sync::mpsc,
 };
 
+use super::lines_in;
 use crate::args::Spoken;
 
 /// See `args`.
@@ -25,7 +26,7 @@ pub(crate) struct Server {
     #[arg(long)]
     members: usize,
     #[arg(long)]
-    diffs: usize,
+    diffs: f64,
     /// How many there are, and which of them this is: clients go to them in turn.
     #[arg(long)]
     servers: usize,
@@ -91,13 +92,13 @@ async fn accept(
 async fn serve(
     mut orders: mpsc::UnboundedReceiver<(usize, Order)>,
     encoding: Encoding,
-    diffs: usize,
+    diffs: f64,
 ) {
     let mut rooms: BTreeMap<usize, (Vec<u8>, Vec<OwnedWriteHalf>)> = BTreeMap::new();
     while let Some((room, order)) = orders.recv().await {
         let (frame, sockets) = rooms
             .entry(room)
-            .or_insert_with(|| (frame(encoding, room, diffs), Vec::new()));
+            .or_insert_with(|| (frame(encoding, room, lines_in(diffs, room)), Vec::new()));
         match order {
             Order::Enter(socket) => sockets.push(socket),
             Order::Write => {

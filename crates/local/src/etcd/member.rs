@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -80,7 +81,13 @@ impl Plan {
         format!("{}=http://127.0.0.1:{}", self.name, self.peer)
     }
 
-    pub(super) fn start(&self, dir: &TestDir, peers: &str) -> Result<EtcdMember> {
+    pub(super) fn start(
+        &self,
+        dir: &TestDir,
+        peers: &str,
+        heartbeat: Duration,
+    ) -> Result<EtcdMember> {
+        let ms = |time: Duration| time.as_millis().to_string();
         let data = dir.path().join(&self.name);
         let client = format!("http://127.0.0.1:{}", self.client);
         let peer = format!("http://127.0.0.1:{}", self.peer);
@@ -103,7 +110,8 @@ impl Plan {
             &peer,
         ]);
         command.args(["--initial-cluster", peers, "--initial-cluster-state", "new"]);
-        command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
+        command.args(["--heartbeat-interval", &ms(heartbeat)]);
+        command.args(["--election-timeout", &ms(heartbeat * 10)]);
         command.args([
             "--logger",
             "zap",
