@@ -247,7 +247,7 @@ fn bound(shards: usize, nodes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TenantId, UserId};
+    use crate::{TenantId, UserId, UserKey};
 
     fn users(n: usize) -> impl Iterator<Item = UserKey> {
         let tenant = TenantId::new("acme").unwrap();
