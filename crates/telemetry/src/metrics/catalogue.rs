@@ -94,7 +94,7 @@ catalogue! {
     topics: Family<TopicKind, Gauge> = Family::new(Gauge::default), "adsum.topics", "{topic}", ["kind"];
     /// Watchers of topics at this node: one client that watches three topics counts three times.
     subscriptions: Gauge = Gauge::default(), "adsum.subscriptions", "{subscription}", [];
-    /// How long a change took, hop by hop: `commit` (client's word to store's answer, at the gateway that took it), `route` (commit to the dispatcher's queues; the commit is known in ms), `deliver` (from there to the outboxes of watchers, at each gateway and topic), `total`.
+    /// How long a change took, hop by hop: `commit` (client's word to store's answer, at the gateway that took it), `route` (commit to the dispatcher's queues; the commit is known in ms), `deliver` (from there to the outboxes of watchers, at each gateway and topic; from the store's answer where the gateway committed it itself, ADR 14), `total`.
     fanout: PerHop = Family::new(times), "adsum.fanout.duration", "s", ["hop"];
     /// Changes that took longer than `telemetry.slow_ms`.
     fanout_slow: Counter = Counter::default(), "adsum.fanout.slow", "{change}", [];
