@@ -7,7 +7,7 @@
 //! session = [holder or "", conn, rev, opened_at, rooms, state]
 //! rooms   = [room, since, meta or "", room, since, meta or "", …]   sorted by room
 //! state   = a string of [1, kind, activity, meta or ""]             opaque to Lua
-//! prefs   = [status, version, visibility, version, contacts version, frozen_at]
+//! prefs   = [status, version, visibility, version, contacts version, frozen_at, shown_at]
 //! change  = [1, epoch, seq, at, event, reason, owner or "", device or "", rooms before,
 //!            session or false, prefs or false, origin or ""]
 //! ```
@@ -325,13 +325,14 @@ pub fn encode_prefs(prefs: &Prefs) -> Vec<u8> {
 }
 
 fn write_prefs(w: &mut Writer, prefs: &Prefs) {
-    w.array(6);
+    w.array(7);
     w.uint(prefs.status.value.map_or(0, Manual::code));
     w.uint(prefs.status.version);
     w.uint(prefs.visibility.value.code());
     w.uint(prefs.visibility.version);
     w.uint(prefs.contacts);
     w.uint(prefs.frozen_at);
+    w.uint(prefs.shown_at);
 }
 
 fn read_prefs(r: &mut Reader<'_>) -> Result<Prefs> {
@@ -351,8 +352,10 @@ fn read_prefs(r: &mut Reader<'_>) -> Result<Prefs> {
         visibility,
         contacts: r.uint()?,
         frozen_at: r.uint()?,
+        // Who wrote them before there was one never hid as far as is known.
+        shown_at: if more > 0 { r.uint()? } else { 0 },
     };
-    r.skip(more)?;
+    r.skip(more.saturating_sub(1))?;
     Ok(prefs)
 }
 

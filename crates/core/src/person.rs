@@ -31,7 +31,7 @@ pub struct Item {
     /// Of the session that came last into this topic. Not of the highest `conn`: a silent
     /// reconnect raises that without a change, and pictures must not depend on it.
     pub meta: Option<Meta>,
-    /// First open; in a room: the join. ms.
+    /// First open; in a room: the join; but never before their user came out of hiding. ms.
     pub since: u64,
     /// The last change visible in this topic.
     pub v: Version,
@@ -137,7 +137,7 @@ impl Person {
             status: self.status(),
             devices,
             meta,
-            since,
+            since: since.max(self.prefs.shown_at),
             v: self.version,
             visibility: self.prefs.visibility.value,
             contacts: self.prefs.contacts,

@@ -29,7 +29,13 @@ impl Visibility {
         }
     }
 
-    /// The number it is stored as.
+    /// Whether it lets somebody see the user whom `other` does not.
+    #[must_use]
+    pub const fn is_wider(self, other: Self) -> bool {
+        self.code() < other.code()
+    }
+
+    /// The number it is stored as. A lower one is a wider circle.
     #[must_use]
     pub const fn code(self) -> u64 {
         match self {
@@ -83,6 +89,8 @@ pub struct Prefs {
     pub contacts: u64,
     /// While invisible: the public last seen, frozen when the user turned invisible; else 0.
     pub frozen_at: u64,
+    /// When the user last came out of hiding, ms; 0 for never: nobody is told of a time before.
+    pub shown_at: u64,
 }
 
 impl Prefs {
@@ -97,9 +105,13 @@ impl Prefs {
     /// contacts is never carried, so its version is not taken.
     #[must_use]
     pub fn merge(mut self, carried: Self) -> Self {
-        if carried.status.version > self.status.version {
+        let status = carried.status.version > self.status.version;
+        if status {
             self.status = carried.status;
             self.frozen_at = carried.frozen_at;
+        }
+        if status || carried.visibility.version > self.visibility.version {
+            self.shown_at = self.shown_at.max(carried.shown_at);
         }
         self.visibility = self.visibility.newer(carried.visibility);
         self

@@ -9,6 +9,9 @@ use arc_swap::ArcSwap;
 
 use crate::limits::{BadLimits, EdgeLimits, TenantSettings};
 
+/// Intervals differ by at most this part of themselves, so that clients don't beat in step.
+const JITTER: u64 = 10;
+
 /// Times that clients feel, ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EdgeTimes {
@@ -43,6 +46,12 @@ impl EdgeTimes {
             linger_ms: tenant.linger_ms.unwrap_or(self.linger_ms),
             retention_ms: tenant.retention_ms.unwrap_or(self.retention_ms),
         }
+    }
+
+    /// How often one client is asked to beat: a little more often than `heartbeat_ms`.
+    pub(crate) fn beat_ms(&self) -> u64 {
+        let spread = (self.heartbeat_ms / JITTER).max(1);
+        self.heartbeat_ms - rand::random_range(0..spread)
     }
 
     /// How long a broken connection is told to nobody.

@@ -246,6 +246,7 @@ pub fn check_to(check: &Check) -> feed::Check {
         visibility: visibility_to(prefs.visibility.value).into(),
         visibility_version: prefs.visibility.version,
         frozen_at: prefs.frozen_at,
+        shown_at: prefs.shown_at,
     });
     let SessionKey { owner, device } = &check.session;
     feed::Check {
@@ -288,6 +289,7 @@ fn prefs_from(prefs: &feed::Prefs) -> Result<Prefs> {
         },
         contacts: 0,
         frozen_at: prefs.frozen_at,
+        shown_at: prefs.shown_at,
     })
 }
 
@@ -315,6 +317,7 @@ mod tests {
             },
             contacts: 0,
             frozen_at: 9,
+            shown_at: 7,
         });
         for check in prefs.map(Some).chain([None]).map(check) {
             assert_eq!(check_from(check_to(&check)), Ok(check));

@@ -145,6 +145,7 @@ rules! { $
         contacts_are_kept_with_their_version,
         last_seen_is_written_before_the_session_goes,
         invisible_freezes_last_seen,
+        coming_out_of_hiding_has_its_time,
         turning_invisible_while_away_keeps_the_last_seen,
         carried_preferences_win_by_their_version,
         purge_forgets_a_user;

@@ -59,7 +59,8 @@ pub(crate) fn prefs() -> impl Strategy<Value = Prefs> {
         Just(Visibility::Contacts),
         Just(Visibility::Nobody)
     ];
-    (manual, 0..9_u64, who, 0..9_u64, 0..3_u64).prop_map(|(status, sv, seen, vv, contacts)| Prefs {
+    let numbers = (0..9_u64, 0..9_u64, 0..3_u64, 0..3_u64);
+    (manual, who, numbers).prop_map(|(status, seen, (sv, vv, contacts, shown_at))| Prefs {
         status: Versioned {
             value: status,
             version: sv,
@@ -74,6 +75,7 @@ pub(crate) fn prefs() -> impl Strategy<Value = Prefs> {
         } else {
             0
         },
+        shown_at,
     })
 }
 

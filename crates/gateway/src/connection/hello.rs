@@ -12,9 +12,6 @@ use tokio::time::timeout;
 use super::client::{Client, End, Session};
 use crate::{Caller, EdgeError, clock, limits::EdgeLimits};
 
-/// Intervals differ by at most this part of themselves, so that clients don't beat in step.
-const JITTER: u64 = 10;
-
 impl Client {
     /// The first frame.
     pub(super) async fn enter(&mut self, frame: ClientFrame) -> Result<Option<End>, EdgeError> {
@@ -190,12 +187,11 @@ fn name(hello: &Hello) -> Result<(DeviceId, Conn), EdgeError> {
 
 fn welcome(session: &Session) -> Welcome {
     let times = &session.caller.settings.times;
-    let spread = (times.heartbeat_ms / JITTER).max(1);
     Welcome {
         user: session.key.owner.user.clone(),
         device: session.key.device.clone(),
         conn: session.conn,
-        heartbeat_ms: times.heartbeat_ms - rand::random_range(0..spread),
+        heartbeat_ms: times.beat_ms(),
         ttl_ms: times.session_ttl_ms,
         server_time: clock::wall_ms(),
     }

@@ -77,7 +77,7 @@ pub(super) struct PersonBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value, required = false)]
     pub(super) meta: Option<Box<RawValue>>,
-    /// The first open, ms since 1970; absent when offline.
+    /// The first open, or when they last came out of hiding, ms since 1970; absent when offline.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(super) since: Option<u64>,
@@ -178,7 +178,8 @@ pub(super) struct ItemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value, required = false)]
     meta: Option<Box<RawValue>>,
-    /// In a room: the join; else the first open. ms since 1970.
+    /// In a room: the join; else the first open; never before they last came out of hiding. ms
+    /// since 1970.
     since: u64,
     #[schema(value_type = VersionText)]
     v: String,
@@ -330,7 +331,7 @@ pub(super) struct BeatsBody {
 pub(super) struct BeatenBody {
     /// One for each beat, in that order.
     pub(super) results: Vec<BeatResult>,
-    /// Beat this often.
+    /// Beat this often. Differs a little from answer to answer.
     pub(super) heartbeat_ms: u64,
     /// Silent for longer: closed as `timeout`.
     pub(super) ttl_ms: u64,

@@ -55,7 +55,7 @@ impl Requests {
         let times = &caller.settings.times;
         Ok(Beaten {
             results,
-            heartbeat_ms: times.heartbeat_ms,
+            heartbeat_ms: times.beat_ms(),
             ttl_ms: times.session_ttl_ms,
         })
     }

@@ -286,3 +286,8 @@ fn feed(store: &Arc<MemoryStore>) -> (Feed, Dispatcher, TaskTracker) {
     );
     (feed.unwrap(), dispatcher, tasks)
 }
+
+/// Not in step with others, and never later than asked for.
+pub(super) fn assert_spread(heartbeat_ms: u64) {
+    assert!((13_501..=15_000).contains(&heartbeat_ms), "{heartbeat_ms}");
+}

@@ -208,6 +208,44 @@ pub async fn invisible_freezes_last_seen(labs: &dyn Labs) {
     );
 }
 
+/// The moment from which others may know that the user is there.
+pub async fn coming_out_of_hiding_has_its_time(labs: &dyn Labs) {
+    const NOBODY: Preference = Preference::Visibility(Visibility::Nobody);
+    const CONTACTS: Preference = Preference::Visibility(Visibility::Contacts);
+    const EVERYONE: Preference = Preference::Visibility(Visibility::Everyone);
+    const BUSY: Preference = Preference::Status(Some(Manual::Busy));
+    let kit = Kit::settled(labs).await;
+    kit.opened("ann/web", "a~1", (1, 1)).await;
+    let mut shown_at = 0;
+    let steps = [
+        (BUSY, false),
+        (INVISIBLE, false),
+        (INVISIBLE, false),
+        (status(None), true),
+        (BUSY, false),
+        (CONTACTS, false),
+        (EVERYONE, true),
+        (NOBODY, false),
+        (contacts(&["bob"]), false),
+        (CONTACTS, true),
+        (CONTACTS, false),
+        (EVERYONE, true),
+    ];
+    for (version, (setting, comes_out)) in (1..).zip(steps) {
+        kit.lab.advance(1_000);
+        let Preferred::Ok(prefs) = kit.prefer("ann", setting.clone(), version).await else {
+            panic!("{setting:?} is newer");
+        };
+        if comes_out {
+            shown_at = kit.now();
+        }
+        assert_eq!(prefs.shown_at, shown_at, "{setting:?}");
+    }
+    let person = kit.read("ann").await.person.unwrap();
+    let item = person.item(&UserId::new("ann").unwrap()).unwrap();
+    assert_eq!(item.since, shown_at, "not the first open");
+}
+
 /// Without sessions there is nothing newer to hide than the last seen.
 pub async fn turning_invisible_while_away_keeps_the_last_seen(labs: &dyn Labs) {
     let kit = Kit::settled(labs).await;
@@ -246,6 +284,7 @@ pub async fn carried_preferences_win_by_their_version(labs: &dyn Labs) {
         },
         contacts: 99,
         frozen_at: 123,
+        shown_at: 45,
     };
     kit.prefer("ann", Preference::Visibility(Visibility::Nobody), 3)
         .await;

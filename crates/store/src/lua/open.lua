@@ -36,6 +36,9 @@ local function take_carried(prefs, carried)
   if who then
     prefs[3], prefs[4] = carried[3], carried[4]
   end
+  if status or who then
+    prefs[7] = math.max(prefs[7] or 0, carried[7] or 0)
+  end
   return status or who
 end
 

@@ -8,6 +8,11 @@ local CONTACTS = 5
 
 -- Puts a status or a visibility into the preferences, under its version.
 local function set_preference(prefs, setting, version, value, owner, person)
+  -- Visible again, or to more people: a lower code is a wider circle.
+  if setting == 1 and prefs[1] == INVISIBLE and value ~= INVISIBLE
+      or setting == 3 and value < prefs[3] then
+    prefs[7] = now
+  end
   if setting == 1 then
     if value ~= INVISIBLE then
       prefs[6] = 0

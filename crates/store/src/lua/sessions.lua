@@ -2,7 +2,8 @@
 --   person  = { 1, epoch, seq, prefs, device, session, device, session, … }   by device
 --   session = { holder or '', conn, rev, opened_at, rooms, state }
 --   rooms   = { room, since, meta or '', … }
---   prefs   = { status, version, visibility, version, contacts version, frozen_at }
+--   prefs   = { status, version, visibility, version, contacts version, frozen_at,
+--               shown_at }
 
 -- How an operation of a session ended, if not with 0 or 1 for whether a change was committed.
 local GONE, UNKNOWN, SUPERSEDED = 2, 2, 3
@@ -10,7 +11,7 @@ local GONE, UNKNOWN, SUPERSEDED = 2, 2, 3
 local WHOLE = 4
 
 -- Prefs of those who never set any, packed and not. Nobody may change the latter.
-local DEFAULT, NEVER_SET = '\150\0\0\0\0\0\0', { 0, 0, 0, 0, 0, 0 }
+local DEFAULT, NEVER_SET = '\151\0\0\0\0\0\0\0', { 0, 0, 0, 0, 0, 0, 0 }
 local INVISIBLE = 4
 
 -- Packed; of those who never set any no version is above 0.
@@ -21,18 +22,18 @@ local function pack_prefs(prefs)
   return pack(prefs)
 end
 
--- 150 begins an array of six: a person with one session, a session, prefs.
+-- 150 begins an array of six: a person with one session, a session.
 local SIX = 150
 
 -- A person with one session who never set any prefs, as most are: read piece by piece, with
 -- fewer tables within tables. Nothing if it is not like that.
 local function read_plain(raw)
   local at, layout, person_epoch, person_seq = unpack_some(raw, 3, 1)
-  if layout ~= 1 or string.sub(raw, at + 1, at + 7) ~= DEFAULT then
+  if layout ~= 1 or string.sub(raw, at + 1, at + #DEFAULT) ~= DEFAULT then
     return
   end
   local device, session_at, left
-  session_at, device = unpack_some(raw, 1, at + 7)
+  session_at, device = unpack_some(raw, 1, at + #DEFAULT)
   if string.byte(raw, session_at + 1) ~= SIX then
     return
   end

@@ -66,12 +66,14 @@ impl Shard {
                     (_, INVISIBLE) => self.seen.get(user).unwrap_or_default(),
                     _ => 0,
                 };
+                let comes_out = stored.status.value == INVISIBLE && *status != INVISIBLE;
                 Prefs {
                     status: Versioned {
                         value: *status,
                         version,
                     },
                     frozen_at,
+                    shown_at: if comes_out { call.now } else { stored.shown_at },
                     ..stored
                 }
             }
@@ -79,6 +81,10 @@ impl Shard {
                 visibility: Versioned {
                     value: *who,
                     version,
+                },
+                shown_at: match who.is_wider(stored.visibility.value) {
+                    true => call.now,
+                    false => stored.shown_at,
                 },
                 ..stored
             },

@@ -170,8 +170,9 @@ fn carried() -> impl Strategy<Value = Option<Prefs>> {
         0..6_u64,
         0..9_u64,
         times(),
+        times(),
     );
-    let prefs = prefs.prop_map(|(status, sv, who, vv, contacts, frozen_at)| Prefs {
+    let prefs = prefs.prop_map(|(status, sv, who, vv, contacts, frozen_at, shown_at)| Prefs {
         status: Versioned {
             value: status,
             version: sv,
@@ -182,6 +183,7 @@ fn carried() -> impl Strategy<Value = Option<Prefs>> {
         },
         contacts,
         frozen_at,
+        shown_at,
     });
     option::weighted(0.2, prefs)
 }

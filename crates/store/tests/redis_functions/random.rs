@@ -49,6 +49,7 @@ async fn step(n: u64, rng: &mut SmallRng, lab: &Lab, memory: &MemoryStore) -> Re
                     },
                     contacts: 5,
                     frozen_at: 17,
+                    shown_at: START - 9,
                 });
             }
             assert_eq!(redis.open(op.clone()).await, memory.open(op).await);

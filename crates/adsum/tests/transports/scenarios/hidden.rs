@@ -36,11 +36,13 @@ pub(super) async fn invisible(stage: &Stage) -> Result<()> {
         seen == json!({"user": "ann", "status": "offline", "devices": []}),
         "{seen}"
     );
-    // Visible, while watched.
+    // Visible, while watched; since they show themselves, and not since they came.
+    let hidden_since = truth["since"].as_u64().context("since")?;
     ann.set_status(None).await?;
     for topic in topics {
         let item = watcher.joined(topic, "ann").await?;
         ensure!(item.status == Status::Online, "{item:?}");
+        ensure!(item.since > hidden_since, "{item:?} since {hidden_since}");
     }
     // Invisible, while watched: just as if they had left.
     ann.set_status(Some(Manual::Invisible)).await?;

@@ -31,6 +31,9 @@ impl ModelShard {
         match preference {
             Preference::Status(value) => {
                 if *value != INVISIBLE {
+                    if prefs.status.value == INVISIBLE {
+                        prefs.shown_at = call.now;
+                    }
                     prefs.frozen_at = 0;
                 } else if prefs.status.value != INVISIBLE {
                     let here = self.person(user).is_some();
@@ -43,6 +46,12 @@ impl ModelShard {
                 };
             }
             Preference::Visibility(value) => {
+                let hid = prefs.visibility.value;
+                if hid == Visibility::Nobody && *value != Visibility::Nobody
+                    || hid == Visibility::Contacts && *value == Visibility::Everyone
+                {
+                    prefs.shown_at = call.now;
+                }
                 prefs.visibility = Versioned {
                     value: *value,
                     version,

@@ -62,6 +62,9 @@ impl ModelShard {
             if carried.visibility.version > p.visibility.version {
                 p.visibility = carried.visibility;
             }
+            if (p.status, p.visibility) != (stored.status, stored.visibility) {
+                p.shown_at = p.shown_at.max(carried.shown_at);
+            }
         }
         if p != stored {
             self.write_prefs(&op.key.owner, p);
