@@ -150,6 +150,11 @@ impl Board {
         }
     }
 
+    /// Whether a state of this group is complete.
+    pub(super) const fn is_complete(&self, mode: Mode) -> bool {
+        self.groups[slot(mode)].complete
+    }
+
     /// Whether a part of the cluster can't be heard now.
     pub(super) const fn set_stale(&mut self, stale: bool) {
         self.stale = stale;

@@ -345,11 +345,13 @@ fn a_state_is_complete_once_its_group_was_told_every_part() {
     // The last part is there, but this group has not been told of it yet.
     let (state, _) = board.state(Mode::Members, &stranger, &|_, _| None);
     assert_eq!((state.complete, state.members.len()), (false, 3));
+    assert!(!board.is_complete(Mode::Members));
     // A group that begins now is told everything at once.
     board.enter(Mode::Interval);
     let (state, _) = board.state(Mode::Interval, &stranger, &|_, _| None);
     assert_eq!((state.complete, state.members.len()), (true, 5));
     board.flush(Mode::Members, 0);
+    assert!(board.is_complete(Mode::Members));
     let (state, _) = board.state(Mode::Members, &stranger, &|_, _| None);
     assert_eq!((state.complete, state.members.len()), (true, 5));
     // What changes from now on makes nothing incomplete.

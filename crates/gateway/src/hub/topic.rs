@@ -57,6 +57,8 @@ struct Inner {
     watchers: Slab<Member>,
     /// What the size of the topic demanded when all watchers were last put into their groups.
     size: Mode,
+    /// Somebody's state was not complete.
+    partial: bool,
     /// What each mode was last told, and when.
     told: [Option<LastTold>; 3],
 }
@@ -88,6 +90,8 @@ struct Member {
     seen: BTreeSet<UserId>,
     /// The first state is still to come.
     waiting: Option<Box<Asked>>,
+    /// Its state was not complete.
+    partial: bool,
 }
 
 impl Watched for TopicHub {
@@ -113,6 +117,7 @@ impl TopicHub {
             ready: false,
             watchers: Slab::new(),
             size: Mode::Members,
+            partial: false,
             told: [const { None }; 3],
         };
         Arc::new(Self {
@@ -138,6 +143,7 @@ impl TopicHub {
             mode: None,
             seen: BTreeSet::new(),
             waiting: Some(Box::new(watcher.asked)),
+            partial: false,
         };
         place.insert(member);
         if inner.ready {
@@ -186,7 +192,10 @@ impl TopicHub {
     /// Puts a watcher into the group it belongs to, and tells it the state.
     fn settle(&self, inner: &mut Inner, id: WatcherId) {
         let Inner {
-            board, watchers, ..
+            board,
+            watchers,
+            partial,
+            ..
         } = inner;
         let Some(member) = watchers.get_mut(id) else {
             return;
@@ -202,6 +211,8 @@ impl TopicHub {
             self.feed.contacts(&self.key.0, user, version)
         });
         member.seen = seen;
+        member.partial = !state.complete;
+        *partial |= member.partial;
         let asked = member.waiting.take();
         let known = asked
             .as_ref()
@@ -272,6 +283,7 @@ impl TopicHub {
                 due = Some(due.map_or(next, |due: Instant| due.min(next)));
             }
         }
+        self.complete(&mut inner);
         due
     }
 
@@ -315,6 +327,21 @@ impl TopicHub {
             }
             TopicEvent::Stale(stale) => inner.board.set_stale(stale),
         }
+    }
+
+    /// Whoever was given an incomplete state is given the complete one: diffs alone don't say that
+    /// nobody is missing any more.
+    fn complete(&self, inner: &mut Inner) {
+        if !inner.partial || !Mode::ALL.iter().any(|mode| inner.board.is_complete(*mode)) {
+            return;
+        }
+        let (board, watchers) = (&inner.board, inner.watchers.iter());
+        let partial = watchers.filter(|(_, m)| m.partial);
+        let whole = |m: &Member| m.mode.is_some_and(|mode| board.is_complete(mode));
+        let (due, others): (Vec<_>, Vec<_>) = partial.partition(|(_, m)| whole(m));
+        inner.partial = !others.is_empty();
+        let due: Vec<_> = due.into_iter().map(|(id, _)| id).collect();
+        due.into_iter().for_each(|id| self.settle(inner, id));
     }
 
     /// Whoever is to be told in another mode now gets the state in it.
