@@ -15,7 +15,10 @@ async fn one_beat_opens_a_session_and_the_next_ones_keep_it() {
     let world = World::new();
     let ann = token("ann");
     let answer = world.post(&ann, "/heartbeat", beat("d", 9)).await.ok();
-    assert_eq!((&answer["results"], &answer["ttl_ms"]), (&json!([{}]), &json!(45_000)));
+    assert_eq!(
+        (&answer["results"], &answer["ttl_ms"]),
+        (&json!([{}]), &json!(45_000))
+    );
     assert_spread(answer["heartbeat_ms"].as_u64().unwrap());
     let first = world
         .store

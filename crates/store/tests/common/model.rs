@@ -11,7 +11,8 @@ mod sessions;
 
 use adsum_core::{
     Change, Conn, DeviceId, Event, Holder, Incarnation, Manual, Origin, Person, Preference, Prefs,
-    Reason, Session, SessionKey, Stamp, State, UserId, UserKey, Version, Versioned, codec,
+    Reason, Session, SessionKey, Stamp, State, UserId, UserKey, Version, Versioned, Visibility,
+    codec,
     store::{
         Alter, Altered, Close, Closed, Due, Fence, Lease, LogPage, Open, Opened, Position,
         Preferred, Renewed, StoreError, Swept, Touch, Touched, UserRead,

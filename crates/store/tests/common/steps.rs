@@ -172,19 +172,21 @@ fn carried() -> impl Strategy<Value = Option<Prefs>> {
         times(),
         times(),
     );
-    let prefs = prefs.prop_map(|(status, sv, who, vv, contacts, frozen_at, shown_at)| Prefs {
-        status: Versioned {
-            value: status,
-            version: sv,
+    let prefs = prefs.prop_map(
+        |(status, sv, who, vv, contacts, frozen_at, shown_at)| Prefs {
+            status: Versioned {
+                value: status,
+                version: sv,
+            },
+            visibility: Versioned {
+                value: who,
+                version: vv,
+            },
+            contacts,
+            frozen_at,
+            shown_at,
         },
-        visibility: Versioned {
-            value: who,
-            version: vv,
-        },
-        contacts,
-        frozen_at,
-        shown_at,
-    });
+    );
     option::weighted(0.2, prefs)
 }
 
