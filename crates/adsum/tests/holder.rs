@@ -270,7 +270,7 @@ async fn sent_away(
     let tell: Tell = Arc::new(move |key, _, word| {
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         match word {
-            Word::Recorded { .. } => told.0.insert(key.owner.clone()),
+            Word::Recorded(_) => told.0.insert(key.owner.clone()),
             Word::Away => told.1.insert(key.owner.clone()),
             _ => false,
         };

@@ -37,7 +37,7 @@ async fn sessions_of_all_shards_are_opened_together() -> Result {
     let store = MemoryStore::new(Options::default(), Hooks::default());
     let (recorded, mut told) = mpsc::unbounded_channel();
     let tell: Tell = Arc::new(move |key, _, word| {
-        if matches!(word, Word::Recorded { .. }) {
+        if matches!(word, Word::Recorded(_)) {
             // The test may be over.
             let _ = recorded.send((key.owner, Instant::now()));
         }
@@ -85,7 +85,7 @@ async fn users_of_a_shard_that_answers_are_not_sent_away() -> Result {
     let (key, conn) = (key(0)?, Conn::new(1)?);
     holder.hello(key.clone(), conn, State::default(), None)?;
     let word = told.recv().await.ok_or("the hello")?;
-    assert!(matches!(word, Word::Recorded { .. }), "{word:?}");
+    assert!(matches!(word, Word::Recorded(_)), "{word:?}");
 
     store.refuse_renewals(store.shard_of(&key.owner), true);
     for activity in [Activity::Away, Activity::Online].repeat(6) {
@@ -96,7 +96,7 @@ async fn users_of_a_shard_that_answers_are_not_sent_away() -> Result {
         };
         holder.set(key.clone(), conn, state, None)?;
         let word = told.recv().await.ok_or("a change")?;
-        assert!(matches!(word, Word::Recorded { .. }), "{word:?}");
+        assert!(matches!(word, Word::Recorded(_)), "{word:?}");
     }
     let spoke = Instant::now();
     let word = timeout(3 * STUCK, told.recv()).await?.ok_or("the end")?;

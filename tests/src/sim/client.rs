@@ -271,7 +271,7 @@ impl World {
         }
         let (user, device) = client.names();
         match word {
-            Word::Recorded { session, .. } => {
+            Word::Recorded(session) => {
                 let said = said(&session.state);
                 self.note(Event::Recorded { user, device, said });
             }

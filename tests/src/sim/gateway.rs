@@ -154,7 +154,7 @@ impl World {
     }
 
     fn tell_client(&mut self, g: usize, key: &SessionKey, conn: Conn, word: &Word) {
-        let ended = !matches!(word, Word::Recorded { .. } | Word::Closed(_));
+        let ended = !matches!(word, Word::Recorded(_) | Word::Closed(_));
         let links = &mut self.gateways[g].links;
         if ended && links.get(key).is_some_and(|link| link.conn == conn) {
             links.remove(key);

@@ -38,7 +38,7 @@ impl Gateway {
         );
         let (counter, words) = (recorded.clone(), wrong.clone());
         let tell: Tell = Arc::new(move |key, conn, word| match word {
-            Word::Recorded { .. } => drop(counter.fetch_add(1, Relaxed)),
+            Word::Recorded(_) => drop(counter.fetch_add(1, Relaxed)),
             Word::Closed(_) => {}
             Word::Replaced | Word::Kicked | Word::Away | Word::Superseded(_) => {
                 words

@@ -23,10 +23,7 @@ impl Hold {
                 if session.holder == Holder::Gateway(op.holder.clone()) {
                     held.recorded(&session, Some(prefs));
                     self.known |= op.holder == current;
-                    let word = Word::Recorded {
-                        session,
-                        prefs: Some(prefs),
-                    };
+                    let word = Word::Recorded(session);
                     actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
                     if op.holder != current {
                         held.reopen();
@@ -77,10 +74,7 @@ impl Hold {
         match answer {
             Altered::Ok { session, .. } => {
                 held.recorded(&session, None);
-                let word = Word::Recorded {
-                    session,
-                    prefs: None,
-                };
+                let word = Word::Recorded(session);
                 actions.push(Action::Tell(key.clone(), op.stamp.conn, word));
             }
             Altered::Superseded { .. } => {

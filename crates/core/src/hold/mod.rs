@@ -58,13 +58,8 @@ pub enum Action {
 /// What a connection is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
-    /// The store has this state of it, and its owner these preferences.
-    Recorded {
-        /// As recorded.
-        session: Box<Session>,
-        /// Known after an open; later ones come with the feed.
-        prefs: Option<Prefs>,
-    },
+    /// The store has this state of it.
+    Recorded(Box<Session>),
     /// A newer connection of the device took over; it must not come back by itself.
     Replaced,
     /// It was never let in: a newer connection is recorded, or it was closed by a service. A

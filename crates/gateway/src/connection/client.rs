@@ -270,7 +270,7 @@ impl Client {
             return away.then(|| self.refuse(r#ref, &error)).flatten();
         };
         let error = match word {
-            Word::Recorded { session: kept, .. } => {
+            Word::Recorded(kept) => {
                 let done = session.acks.recorded(&kept.state);
                 done.into_iter()
                     .for_each(|r| self.answer(r, ServerBody::Ack));

@@ -117,7 +117,7 @@ impl Client {
         let within = self.edge.config().answer_within;
         let word = timeout(within, outbox.next_word()).await;
         match word {
-            Ok(Word::Recorded { .. }) | Err(_) => None,
+            Ok(Word::Recorded(_)) | Err(_) => None,
             Ok(word) => self.hear_of(r#ref.cloned(), word),
         }
     }
