@@ -63,7 +63,7 @@ async fn watchers_are_told_that_the_picture_may_be_old() -> Result<()> {
     Ok(())
 }
 
-/// What is told next of these types.
+/// What is told next of this type.
 async fn next(socket: &mut WebSocketStream<TcpStream>, kind: &str) -> Result<Value> {
     let next = async {
         loop {
